@@ -1,0 +1,68 @@
+/* What the compiler and the runtime must agree on: element types, kinds of task, the order of
+ * the control vector, limits and versions. Nothing else of the runtime is seen by codegen. */
+#ifndef PP_ABI_H
+#define PP_ABI_H
+
+enum { PP_ABI_VERSION = 1 };
+enum { PP_ALIGNMENT = 64, PP_MAX_RANK = 8 };
+
+typedef enum { PP_F32, PP_F64, PP_I32, PP_BOOL, PP_DTYPE_COUNT } pp_dtype; /* bool: one byte, 0 or 1 */
+
+/* Kinds of task. The loop's tasks have a microbatch; the others run once a step, with microbatch -1. */
+typedef enum {
+  PP_FWD,
+  PP_BWD,        /* both halves, in program order */
+  PP_BWD_INPUT,
+  PP_BWD_WEIGHT,
+  PP_FINISH,     /* after the loop: tied gradients folded, squared norms */
+  PP_DECIDE,     /* on the rank of the loss: loss, norm, one factor for all ranks */
+  PP_UPDATE,     /* scale once, optimizer step; skipped when the control vector says so */
+  PP_REFRESH,    /* copies of tied parameters have arrived */
+  PP_TASK_KIND_COUNT
+} pp_task_kind;
+
+/* The control vector (f64): made by PP_DECIDE, sent to every rank that updates. */
+enum {
+  PP_CONTROL_APPLY,  /* 1: update; 0: the step is skipped (norm not finite, or nothing counted) */
+  PP_CONTROL_FACTOR, /* multiplies every summed gradient once: clip factor / (microbatches or count) */
+  PP_CONTROL_LOSS,   /* the step's loss */
+  PP_CONTROL_NORM,   /* global gradient norm, after the division */
+  PP_CONTROL_RATE,   /* learning rate of this step, NaN when the optimizer has no `lr` */
+  PP_CONTROL_COUNT,  /* total count of a (sum, count) loss, microbatches otherwise */
+  PP_CONTROL_SIZE
+};
+
+/* Instructions before and after an action, in the order in which a rank issues them. */
+typedef enum { PP_POST_RECEIVE, PP_POST_SEND, PP_AWAIT_RECEIVE, PP_AWAIT_SEND } pp_transfer_op;
+
+/* Classes of bytes in the report of `ppc check` and in plan.json. */
+typedef enum {
+  PP_CLASS_PARAMETERS,
+  PP_CLASS_GRADIENTS,
+  PP_CLASS_OPTIMIZER,
+  PP_CLASS_STASHES,
+  PP_CLASS_TRANSFERS,
+  PP_CLASS_WORKSPACE,
+  PP_CLASS_COUNT
+} pp_memory_class;
+
+/* Where an item lies. The window is the part of a rank's memory that its peers read from. */
+typedef enum { PP_ARENA, PP_WINDOW, PP_SPACE_COUNT } pp_space;
+
+typedef enum { PP_INIT_ZEROS, PP_INIT_ONES, PP_INIT_NORMAL, PP_INIT_UNIFORM, PP_INIT_KIND_COUNT } pp_init_kind;
+
+typedef enum {
+  PP_DATA_BYTES,
+  PP_DATA_TOKENS16,
+  PP_DATA_F32_FILE,
+  PP_DATA_I32_FILE,
+  PP_DATA_SYNTHETIC_F32,
+  PP_DATA_SYNTHETIC_I32,
+  PP_DATA_KIND_COUNT
+} pp_data_kind;
+
+typedef enum { PP_ORDER_RANDOM, PP_ORDER_SEQUENTIAL, PP_ORDER_SHUFFLED, PP_ORDER_COUNT } pp_data_order;
+
+typedef enum { PP_REDUCE_SUM, PP_REDUCE_MEAN, PP_REDUCE_MAX, PP_REDUCE_CONCAT } pp_output_kind;
+
+#endif

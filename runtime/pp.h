@@ -1,0 +1,181 @@
+/* The runtime of emitted programs. A rank is one `pp_program`: constant tables that a short loop
+ * walks. The arena and the window are mapped once; nothing is allocated inside the loop of steps. */
+#ifndef PP_H
+#define PP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pp_rank pp_rank; /* the one handle; its content is the runtime's */
+
+/* --- what a task sees ------------------------------------------------------------------------ */
+
+/* `at` has the address of each argument, in the order stated above the task in stage_K.c. The
+ * addresses were computed once at start from the offsets in rank_R.c. */
+typedef struct {
+  void *const *at;
+  int microbatch;   /* -1 outside the loop */
+  int first;        /* 1: no earlier microbatch of this step has run this task: accumulators are overwritten */
+  pp_rank *rank;
+} pp_call;
+
+typedef void pp_task_fn(const pp_call *call);
+
+/* --- the tables of a rank ---------------------------------------------------------------------- */
+
+typedef struct {
+  const char *name;  /* "stage_1_fwd" */
+  pp_task_fn *run;
+  int kind;          /* pp_task_kind */
+  int stage;
+  int n_args;        /* addresses each call of it takes */
+} pp_task;
+
+typedef struct {
+  int32_t task;         /* index in tasks */
+  int32_t microbatch;   /* -1 outside the loop */
+  int32_t first;        /* see pp_call */
+  uint32_t args;        /* index in `offsets` of its first argument */
+  uint16_t n_before, n_after; /* transfer operations to issue before and after; they follow one another in `ops` */
+  uint32_t line;        /* index in `lines`: the line of the schedule program */
+} pp_action;
+
+typedef struct {
+  uint8_t op;        /* pp_transfer_op */
+  uint32_t transfer; /* index in `transfers` of this rank */
+} pp_op;
+
+typedef struct {
+  uint32_t id;          /* number in the whole job: its flags in the shared control block */
+  int32_t peer;         /* the other rank */
+  int32_t microbatch;
+  uint32_t value;       /* index in `values`: its name in messages */
+  uint64_t size_bytes;
+  uint64_t offset;      /* of this rank's buffer; a sender's lies in the window */
+  uint64_t peer_offset; /* of the sender's buffer in its window, for a receive */
+  uint8_t is_send, space;
+} pp_transfer;
+
+typedef struct {
+  const char *name;
+  int dtype, n_dims;
+  int64_t dims[PP_MAX_RANK];
+  int init;             /* pp_init_kind */
+  double a, b;          /* normal(mean, std), uniform(low, high) */
+  int owner;            /* rank that holds optimizer state and saves it */
+  int owner_stage;
+  int trainable;        /* 0: nothing accumulates into it */
+} pp_parameter;
+
+/* A parameter's copies on this rank: offset of the value, and for the owner of gradient and states. */
+typedef struct {
+  int parameter;        /* index in parameters */
+  uint64_t value;       /* offset */
+  uint8_t value_space;
+  int owned;
+  uint64_t gradient;
+  uint8_t gradient_space;
+  uint64_t states[4];   /* each in the arena, the parameter's shape and dtype */
+} pp_held;
+
+typedef struct {
+  const char *name;
+  int kind;              /* pp_data_kind */
+  int order;             /* pp_data_order */
+  const char *path;      /* relative to the model's directory; null for synthetic; --data overrides it */
+  int64_t n;             /* elements of a sample */
+  int64_t vocabulary;    /* i32 sources: a value outside [0, vocabulary) is an error before step 1; 0: unknown */
+  int used;              /* by this rank */
+} pp_data;
+
+typedef struct {
+  const char *name;
+  int kind;              /* pp_output_kind */
+  int stage, rank;
+  int64_t n;             /* elements a microbatch gives */
+} pp_output;
+
+typedef struct {
+  int abi_version;
+  const char *model;           /* "gpt2.pp" */
+  const char *directory;       /* of the model file when it was compiled */
+  uint64_t plan_hash;          /* the same in all ranks' programs of a job */
+  int rank, n_ranks, n_stages, n_microbatches, microbatch;
+  int64_t steps;
+  uint64_t seed;
+  int threads;
+  int nonfinite_skip;          /* 0: a step whose norm is not finite ends the job */
+  int loss_rank;               /* runs PP_DECIDE and prints the log */
+  int64_t tokens_per_step;     /* for tokens/s; 0: samples are counted */
+  uint64_t arena_bytes, window_bytes; /* of this rank */
+  const uint64_t *all_window_bytes, *all_mapped_bytes; /* [n_ranks] */
+  uint32_t n_transfers_job;    /* ids run below this */
+
+  const pp_task *tasks;               int n_tasks;
+  const pp_action *actions;           uint32_t n_actions;
+  const uint64_t *offsets;            uint32_t n_offsets;   /* bit 63: in the window */
+  const pp_op *ops;                   uint32_t n_ops;
+  const pp_transfer *transfers;       uint32_t n_transfers;
+  const char *const *lines;           /* "gpt2.pp:41" */
+  const char *const *values;          /* "h.0: x (gpt2.pp:12)" */
+  const pp_parameter *parameters;     int n_parameters;     /* of the whole job, in declaration order */
+  const pp_held *held;                int n_held;
+  const char *const *state_names;     int n_states;         /* "m", "v" */
+  const pp_data *data;                int n_data;
+  const pp_output *outputs;           int n_outputs;
+  uint64_t losses, counts;            /* arena offsets on the loss rank: f64[n_microbatches] each */
+  uint64_t norms;                     /* f64[n_parameters] on the loss rank: squared norms of sums, declaration order */
+  uint64_t control;                   /* f64[PP_CONTROL_SIZE] on every rank */
+  uint64_t step;                      /* one f64: number of the step that is being made, from 1 */
+  const uint64_t *output_slots;       /* [n_outputs] f64[n_microbatches * n] (n = 1 unless concat): on the rank of its stage
+                                       * where partial results are stored (in the window), on the loss rank where they arrive */
+  /* a forward-only program (ppc run --generate) has no optimizer; it fills `prompt` and reads `logits` */
+  int generate;
+  uint64_t prompt, logits;            /* arena offsets: i32[length], real[length, vocabulary] */
+  int64_t length, vocabulary;
+  int real;                           /* pp_dtype of the model */
+} pp_program;
+
+/* The whole life of a rank: finds its peers, maps memory, trains, saves, reports. Returns the exit status. */
+int pp_main(const pp_program *program, int argc, char **argv);
+
+/* --- what emitted tasks call --------------------------------------------------------------------- */
+
+/* Sample data of this step's microbatch into dst: [microbatch, n] i32 or f32. */
+void pp_data_read(const pp_call *call, int data, void *dst);
+/* Loss pair of a microbatch; count 1 for a plain loss. */
+void pp_loss_store(const pp_call *call, double loss, double count);
+/* Partial result of `output` number k for this microbatch: n values, already reduced over the elements unless concat. */
+void pp_output_store(const pp_call *call, int output, const double *values, int64_t n);
+/* An index outside [0, rows) stops the run naming stage, microbatch, place and value. */
+void pp_check_indices(const pp_call *call, const int32_t *index, int64_t n, int64_t rows, const char *place);
+/* Random numbers: uniform [0, 1) f32, a function of (seed, step, microbatch, key, element). */
+void pp_random_uniform(const pp_call *call, uint64_t key, float *dst, int64_t n);
+
+/* Matrix products, row-major, batched over `batch` with contiguous matrices: C[m,n] = op(A)·op(B) (+ C).
+ * ta: A is stored [k, m]; tb: B is stored [n, k]. accumulate: add to what C holds. */
+void pp_matmul_f32(int ta, int tb, int64_t batch, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c, int accumulate);
+void pp_matmul_f64(int ta, int tb, int64_t batch, int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c, int accumulate);
+
+/* Attention over [batch, heads, t, d]; k and v have kv_heads. lse: log of the sum of exponentials, [batch, heads, t].
+ * workspace: pp_attention_workspace() bytes, planned by the compiler. */
+typedef struct {
+  int64_t batch, heads, kv_heads, t, t_kv, d;
+  int causal;
+  double scale;
+} pp_attention_shape;
+void pp_attention_f32(const pp_attention_shape *s, const float *q, const float *k, const float *v, float *out, float *lse, void *workspace);
+void pp_attention_grad_f32(const pp_attention_shape *s, const float *q, const float *k, const float *v, const float *out, const float *lse, const float *dout, float *dq, float *dk, float *dv, void *workspace);
+void pp_attention_f64(const pp_attention_shape *s, const double *q, const double *k, const double *v, double *out, double *lse, void *workspace);
+void pp_attention_grad_f64(const pp_attention_shape *s, const double *q, const double *k, const double *v, const double *out, const double *lse, const double *dout, double *dq, double *dk, double *dv, void *workspace);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
