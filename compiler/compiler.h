@@ -1,0 +1,74 @@
+/* The passes, in the order in which the driver calls them. Each returns false after it has reported
+ * errors. What each needs and gives is in docs/ir.md under its name. */
+#ifndef PPC_COMPILER_H
+#define PPC_COMPILER_H
+
+#include "compiler/base/arena.h"
+#include "compiler/base/diag.h"
+#include "compiler/ir/ir.h"
+#include "compiler/plan.h"
+#include "dsl/load.h"
+
+/* What the command line says beside the file. */
+typedef struct {
+  const char *name, *value; /* -D NAME=VALUE, value is an expression of the language */
+} Define;
+
+typedef struct {
+  const char *name, *path;  /* --data NAME=PATH */
+} DataOverride;
+
+typedef struct {
+  int n_defines;
+  const Define *defines;
+  int n_data;
+  const DataOverride *data;
+  const char *schedule;     /* --schedule='name(args)', null: the file's */
+  const char *dtype;        /* "f32" or "f64", null: the file's */
+  int64_t ranks, microbatch, microbatches, steps; /* -1: the file's */
+  int64_t seed;             /* when has_seed */
+  bool has_seed;
+  int threads;
+  bool no_fuse, verify, generate;
+} CompileOptions;
+
+/* --- elaborate ------------------------------------------------------------------------------- */
+
+/* The evaluated program; alive until the schedule has run. Holds AST and compile-time values. */
+typedef struct Program Program;
+Program *elaborate_run(Ir *ir, const DslProgram *program, const CompileOptions *options); /* null after errors */
+/* Runs the schedule program for what the module says (pp.ranks, pp.stages, pp.microbatches). */
+typedef struct {
+  int rank, stage, microbatch;
+  pp_task_kind kind;   /* PP_FWD, PP_BWD, PP_BWD_INPUT, PP_BWD_WEIGHT */
+  int overlap;         /* number of the overlap { } it stands in, -1: none */
+  Loc loc;             /* of the call of fwd, bwd, … */
+  Loc caller;          /* of the outermost call inside `rank`, when different; line 0 else */
+} ScheduledAction;
+typedef VEC(ScheduledAction) ScheduledActions;
+bool program_run_schedule(Program *program, int ranks, int stages, int microbatches, ScheduledActions *out);
+const char *program_schedule_name(Program *program);
+Loc program_schedule_loc(Program *program); /* of train's `schedule` line */
+Loc program_ranks_loc(Program *program);    /* of train's `ranks` line */
+
+/* --- passes ------------------------------------------------------------------------------------- */
+
+bool simplify_run(Ir *ir);
+bool autodiff_run(Ir *ir);
+bool stages_run(Ir *ir);
+bool split_run(Ir *ir);
+bool schedule_run(Ir *ir, Program *program);
+bool transfers_run(Ir *ir);
+bool fuse_run(Ir *ir, bool enabled); /* disabled: a kernel for each op */
+bool memory_run(Ir *ir);
+bool progress_run(Ir *ir);
+Plan *plan_build(Ir *ir, Arena *arena, const CompileOptions *options); /* null after errors */
+
+/* `stages` calls it: appends finish, decision and update to @step. */
+bool update_build(Ir *ir);
+/* `autodiff` calls it: adds the adjoints of op's operands; null values where there is none. */
+bool adjoint_build(Builder *b, Op op, const Value *dy, Value *out_dx);
+/* Removes unused pure ops in one function (also for passes after `stages`). */
+void simplify_dead_ops(Ir *ir, Op func);
+
+#endif
