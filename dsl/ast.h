@@ -125,6 +125,7 @@ struct AstExpr {
   Loc loc;
   int depth;    // 1 for a leaf
   bool parens;  // written in ( ); matters to dsl_print alone
+  Loc open;     // of that `(`
   // For the evaluator (e.g. the resolved slot of a name); the parser leaves
   // them 0.
   int cache[2];
@@ -194,6 +195,7 @@ struct AstBlock {
   Loc loc;  // of `{`
   Loc end;  // of `}`
   int depth;
+  bool is_else_if;  // the one `if` of an `else if`, without braces
   VEC(AstStmt *) stmts;
 };
 
@@ -222,6 +224,9 @@ typedef enum {
 typedef enum { ASSIGN_SET, ASSIGN_ADD, ASSIGN_SUB, ASSIGN_MUL, ASSIGN_DIV }
     AstAssignOp;
 
+// As written: "=", "+=" …
+const char *ast_assign_text(AstAssignOp op);
+
 struct AstStmt {
   AstStmtKind kind;
   Loc loc;
@@ -243,7 +248,6 @@ struct AstStmt {
       AstExpr *test;
       AstBlock *then;
       AstBlock *otherwise;  // NULL: no else. `else if` is a block of one `if`
-      bool is_else_if;      // … written as `else if`
     } if_;
     struct {
       AstName name;
