@@ -1,0 +1,103 @@
+# ppc: `make` builds bin/ppc, `make demo` trains the demo, `make test` runs the tests.
+# Each of the last two does its own set-up (.ci/setup).
+
+LLVM      ?= /usr/lib/llvm-19
+CC        ?= cc
+CFLAGS    ?= -O2 -g
+PREFIX    ?= /usr/local
+B         := build
+
+WARN      := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wstrict-prototypes
+ifeq ($(CI),true)
+WARN      += -Werror
+endif
+INC       := -I. -I$(B) -isystem $(LLVM)/include
+
+MLIRLIBS  := Parser AsmParser BytecodeReader BytecodeWriter BytecodeOpInterface IRDL FuncDialect FunctionInterfaces \
+             ControlFlowInterfaces InferTypeOpInterface Pass IR Support
+MLIR      := -L$(LLVM)/lib -Wl,--start-group -lMLIRCAPIIRDL -lMLIRCAPIFunc -lMLIRCAPIIR $(addprefix -lMLIR,$(MLIRLIBS)) \
+             -lLLVMSupport -lLLVMDemangle -Wl,--end-group -lstdc++ -lm -lz -lzstd -ltinfo
+LIBS      := $(MLIR) -ljansson -lpthread
+
+sources    = $(filter-out %_test.c %fuzz_parse.c %/fuzz.c,$(wildcard $(1)))
+BASE      := $(call sources,compiler/base/*.c)
+DSL       := $(call sources,dsl/*.c) $(B)/dsl/parse.c $(B)/dsl/lex.c $(B)/dsl/library.c
+COMPILER  := $(call sources,compiler/ir/*.c compiler/*.c)
+CODEGEN   := $(call sources,codegen/*.c codegen/c/*.c) $(B)/codegen/runtime_files.c
+DRIVER    := $(call sources,compiler/driver/*.c)
+objects    = $(patsubst %.c,$(B)/obj/%.o,$(patsubst $(B)/%,gen/%,$(1)))
+LIBRARY   := $(call objects,$(BASE) $(DSL) $(COMPILER) $(CODEGEN)) $(filter-out %/main.o,$(call objects,$(DRIVER)))
+RUNTIME   := $(sort $(wildcard runtime/*.[hc] runtime/transport/*.[hc] runtime/kernels/*.[hc]))
+RUNTIME   := $(filter-out %_test.c,$(RUNTIME))
+
+all: bin/ppc
+
+bin/ppc: $(B)/obj/compiler/driver/main.o $(B)/libppc.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -static -Wl,--gc-sections -o $@ $^ $(LIBS) 2>$(B)/link.log || { cat $(B)/link.log; exit 1; }
+
+$(B)/libppc.a: $(LIBRARY)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(B)/obj/gen/%.o: $(B)/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -std=c11 -D_GNU_SOURCE $(INC) -ffunction-sections -fdata-sections -MMD -c -o $@ $<
+
+$(B)/obj/%.o: %.c | $(B)/dsl/parse.h
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(WARN) $(INC) -ffunction-sections -fdata-sections -MMD -c -o $@ $<
+
+$(B)/dsl/parse.c $(B)/dsl/parse.h &: dsl/parse.y
+	@mkdir -p $(@D)
+	bison -Wall -Werror=conflicts-sr -Werror=conflicts-rr -o $(B)/dsl/parse.c --header=$(B)/dsl/parse.h $<
+
+$(B)/dsl/lex.c: dsl/lex.l $(B)/dsl/parse.h
+	@mkdir -p $(@D)
+	flex -o $@ $<
+
+$(B)/dsl/library.c: dsl/embed.sh $(wildcard dsl/lib/*.pp)
+	@mkdir -p $(@D)
+	sh dsl/embed.sh $(wildcard dsl/lib/*.pp) >$@.tmp && mv $@.tmp $@
+
+$(B)/codegen/runtime_files.c: codegen/embed.sh $(RUNTIME)
+	@mkdir -p $(@D)
+	sh codegen/embed.sh $(RUNTIME) >$@.tmp && mv $@.tmp $@
+
+# --- tests ------------------------------------------------------------------------------------------
+
+UNIT      := $(wildcard compiler/base/*_test.c dsl/*_test.c compiler/ir/*_test.c compiler/*_test.c codegen/*_test.c codegen/c/*_test.c compiler/driver/*_test.c)
+UNITS     := $(patsubst %.c,$(B)/test/%,$(UNIT))
+RUNITS    := $(patsubst %.c,$(B)/test/%,$(wildcard runtime/*_test.c runtime/transport/*_test.c runtime/kernels/*_test.c))
+
+$(B)/test/runtime/%: runtime/%.c $(RUNTIME)
+	@mkdir -p $(@D)
+	$(CC) -O2 -g $(WARN) -ffp-contract=off -I. -Iruntime -o $@ $< $(filter %.c,$(RUNTIME)) -lopenblas -ljansson -lcrypto -lm -lpthread
+
+$(B)/test/%: %.c $(B)/libppc.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(WARN) $(INC) -o $@ $< $(B)/libppc.a $(LIBS)
+
+setup:
+	@.ci/setup
+
+# A second make, so that its variables see what set-up installed.
+test: setup
+	@$(MAKE) --no-print-directory check
+
+check: bin/ppc $(UNITS) $(RUNITS)
+	@testdata/run $(UNITS) $(RUNITS) testdata
+
+clean:
+	rm -rf $(B) bin
+
+install: bin/ppc
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/ppc $(DESTDIR)$(PREFIX)/bin/ppc
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+
+.PHONY: all setup test check clean install format
