@@ -18,7 +18,7 @@ typedef enum {
 #define OP(id, ...) OP_##id,
 #include "compiler/ir/ops.def"
   OP_COUNT,
-  OP_NONE = OP_COUNT /* not of the pp dialect: func.func, func.call, func.return */
+  OP_NONE = OP_COUNT /* not of the pp dialect: builtin.module, func.func, func.return */
 } OpId;
 
 typedef enum { CLASS_LEAF, CLASS_MAP, CLASS_REDUCE, CLASS_MOVE, CLASS_PRODUCT, CLASS_SPECIAL, CLASS_EFFECT, CLASS_STRUCT } OpClass;
@@ -30,6 +30,7 @@ typedef MlirType Type;
 typedef MlirBlock Block;
 typedef VEC(Op) OpVec;
 typedef VEC(Value) ValueVec;
+typedef struct Builder Builder;
 
 /* A module with all that is needed to read and change it. */
 typedef struct Ir Ir;
@@ -73,7 +74,7 @@ Op value_owner(Value v);        /* null for a block argument */
 int value_index(Value v);       /* result or argument number */
 bool value_has_uses(Value v);
 void value_replace(Value old, Value with); /* all uses */
-OpVec value_users(Arena *arena, Value v);  /* one entry a use */
+OpVec value_users(Arena *arena, Value v);  /* one entry a use, oldest use first */
 int op_n_operands(Op op);
 Value op_operand(Op op, int i);
 void op_set_operand(Op op, int i, Value v);
@@ -82,7 +83,7 @@ int op_n_results(Op op);
 Value op_result(Op op, int i);
 bool op_has_uses(Op op);
 void op_erase(Op op);           /* no result may have uses */
-Op op_clone_into(struct Builder *b, Op op, PtrMap *values); /* operands mapped through `values`, results entered there; keeps attributes and location */
+Op op_clone_into(Builder *b, Op op, PtrMap *values); /* operands mapped through `values`, results entered there; keeps attributes and location */
 Op op_parent(Op op);
 Block op_block(Op op);
 Op op_next(Op op);
@@ -93,7 +94,7 @@ int64_t op_int(Op op, const char *name, int64_t otherwise);
 double op_float(Op op, const char *name, double otherwise);
 bool op_unit(Op op, const char *name);
 const char *op_string(Arena *arena, Op op, const char *name); /* null when absent; NUL-terminated */
-const int64_t *op_ints(Arena *arena, Op op, const char *name, int64_t *out_n); /* null when absent */
+const int64_t *op_ints(Arena *arena, Op op, const char *name, int64_t *out_n); /* null and 0 when absent */
 Type op_type_attr(Op op, const char *name);
 bool op_constant_is_float(Op constant);
 void op_set_int(Ir *ir, Op op, const char *name, int64_t v);
@@ -114,7 +115,7 @@ Op func_create(Ir *ir, Block where, Loc loc, const char *name);   /* empty body,
 Op func_find(Ir *ir, Op module, const char *name);                /* null op when absent */
 const char *func_name(Arena *arena, Op func);
 Block func_body(Op func);
-Value func_add_arg(Ir *ir, Op func, Type t, Loc loc);
+Value func_add_arg(Ir *ir, Op func, Type t, Loc loc);             /* func_return or func_update_type sets the type */
 int func_n_args(Op func);
 Value func_arg(Op func, int i);
 void func_return(Ir *ir, Op func, Loc loc, int n, const Value *v); /* appends func.return and sets the function's type */
@@ -126,13 +127,15 @@ OpVec block_ops(Arena *arena, Block block);                        /* in order, 
 OpVec ir_ops(Arena *arena, Op root, OpId id);                      /* nested ops of one kind, in order */
 OpVec ir_funcs(Arena *arena, Op module);                           /* direct children */
 Op ir_parameter(Ir *ir, const char *name);                         /* the `pp.parameter` of that name */
-Op call_create(struct Builder *b, Op func, int n, const Value *in, int n_out, const Type *out); /* func.call @name; result types given */
+/* pp.call of a function at the top of the module, from wherever (func.call can't see past the module it stands in). */
+Op call_create(Builder *b, Op func, int n, const Value *in, int n_out, const Type *out);
 const char *call_callee(Arena *arena, Op call);
-/* Clones func's body at b with args bound; out receives what it returns. */
-void func_inline(struct Builder *b, Op func, int n, const Value *args, Value *out);
+/* Clones func's body at b with args bound; out receives what it returns. The clones keep location and
+ * attributes, but b's stage and backward mark are put on them where b has those. */
+void func_inline(Builder *b, Op func, int n, const Value *args, Value *out);
 
 /* --- building ------------------------------------------------------------------------------------------- */
-typedef struct Builder {
+struct Builder {
   Ir *ir;
   Block block;
   Op before;        /* null: at the end of the block */
@@ -140,7 +143,7 @@ typedef struct Builder {
   int stage;        /* >= 0: put on each op as pp.stage */
   bool backward;    /* put pp.backward on each op */
   const char *name; /* put on the next op as pp.name, then forgotten; may be null */
-} Builder;
+};
 
 typedef struct {
   const char *name;
@@ -154,7 +157,8 @@ typedef struct {
 } Attr;
 
 /* Makes an op from the table. A null `out` asks for inference. On failure the reason is reported as
- * an error at b->loc ("shapes differ: f32[4] and f32[5]") and a null op comes back. */
+ * an error at b->loc ("add: shapes differ: f32[4] and f32[5]") and a null op comes back. A null operand
+ * gives a null op without a report: the error was told where that value was to be made. */
 Op ir_build(Builder *b, OpId id, int n_in, const Value *in, int n_out, const Type *out, int n_attrs, const Attr *attrs);
 
 /* Short forms; each returns a null value after an error. */
