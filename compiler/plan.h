@@ -62,7 +62,7 @@ typedef enum {
   PLAN_WEIGHT,    /* parameter value on the stage's rank: index = parameter */
   PLAN_GRADIENT,  /* accumulator of (parameter, this stage): index = parameter */
   PLAN_STATE,     /* optimizer state: index = parameter, sub = state number */
-  PLAN_FRAME,     /* field of the stage's frame: index = field */
+  PLAN_FRAME,     /* field of the stage's frame: index = field; sub = 1: of its weight frame */
   PLAN_ARGUMENT,  /* a value that crosses tasks and has an item of its own: index = argument of the task */
   PLAN_SCRATCH,   /* index = byte offset in the task's workspace */
   PLAN_STEP,      /* the step scalar (f64) */
@@ -82,7 +82,8 @@ typedef struct {
 /* One line of a task. */
 typedef struct {
   PlanOp op;               /* KERNEL, MATMUL, MATMUL_ACCUMULATE, ACCUMULATE, GATHER, SCATTER_ADD, SCATTER_ACCUMULATE,
-                            * ATTENTION, ATTENTION_GRAD, DATA, LOSS, OUTPUT, CONTROL, FOLD / ASSIGN (copy in[0] to out[0]) */
+                            * ATTENTION, ATTENTION_GRAD, DATA, LOSS, OUTPUT, CONTROL,
+                            * FOLD / ASSIGN (copy in[0] to out[0]); with `generate`, DATA and OUTPUT may also be such a copy (n_in = n_out = 1) */
   int kernel;              /* KERNEL: index in the plan's kernels */
   int n_in, n_out;
   const int *in, *out;     /* buffers of the task; accumulating ops have the accumulator in out[0] */

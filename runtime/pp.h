@@ -101,6 +101,19 @@ typedef struct {
   int64_t n;             /* elements a microbatch gives */
 } pp_output;
 
+/* A build with -DPP_CHECK: bytes that start or end their life. All of arena and window outside
+ * `always` is poisoned at start. A rank counts the points of a step: one before each transfer
+ * operation and one before each action, in the order in which it comes to them, from 0; the rows with
+ * that number are applied there (a start unpoisons and fills with NaN), those with the number of all
+ * points at the end of the step. Rows are sorted by point; at one point ends stand before starts. */
+typedef struct {
+  uint32_t point;
+  uint8_t starts;      /* 1: start of life, 0: end */
+  uint8_t space;       /* pp_space */
+  uint64_t offset, size_bytes;
+  const char *name;
+} pp_life;
+
 typedef struct {
   int abi_version;
   const char *model;           /* "gpt2.pp" */
@@ -140,10 +153,15 @@ typedef struct {
   uint64_t prompt, logits;            /* arena offsets: i32[length], real[length, vocabulary] */
   int64_t length, vocabulary;
   int real;                           /* pp_dtype of the model */
+  /* with -DPP_CHECK; empty otherwise */
+  const pp_life *lives;               uint32_t n_lives;
+  const pp_life *always;              uint32_t n_always;    /* parameters, gradients, states, the vectors above: live in all steps */
 } pp_program;
 
 /* The whole life of a rank: finds its peers, maps memory, trains, saves, reports. Returns the exit status. */
 int pp_main(const pp_program *program, int argc, char **argv);
+/* All ranks of a job as threads of this process (`make threads`, for ThreadSanitizer). */
+int pp_main_threads(const pp_program *const *programs, int n_programs, int argc, char **argv);
 
 /* --- what emitted tasks call --------------------------------------------------------------------- */
 
@@ -162,6 +180,17 @@ void pp_random_uniform(const pp_call *call, uint64_t key, float *dst, int64_t n)
  * ta: A is stored [k, m]; tb: B is stored [n, k]. accumulate: add to what C holds. */
 void pp_matmul_f32(int ta, int tb, int64_t batch, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c, int accumulate);
 void pp_matmul_f64(int ta, int tb, int64_t batch, int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c, int accumulate);
+
+/* acc (+)= x, elementwise. accumulate 0: overwrites. */
+void pp_accumulate_f32(int64_t n, const float *x, float *acc, int accumulate);
+void pp_accumulate_f64(int64_t n, const double *x, double *acc, int accumulate);
+/* Rows of `row` elements: out[i] = table[index[i]], for i in [0, n). Indices were checked. */
+void pp_gather_f32(int64_t n, int64_t row, const float *table, const int32_t *index, float *out);
+void pp_gather_f64(int64_t n, int64_t row, const double *table, const int32_t *index, double *out);
+void pp_gather_i32(int64_t n, int64_t row, const int32_t *table, const int32_t *index, int32_t *out);
+/* out[index[i]] += dy[i], in the order of i; out has `rows` rows and is zeroed first unless accumulate. */
+void pp_scatter_add_f32(int64_t n, int64_t row, int64_t rows, const float *dy, const int32_t *index, float *out, int accumulate);
+void pp_scatter_add_f64(int64_t n, int64_t row, int64_t rows, const double *dy, const int32_t *index, double *out, int accumulate);
 
 /* Attention over [batch, heads, t, d]; k and v have kv_heads. lse: log of the sum of exponentials, [batch, heads, t].
  * workspace: pp_attention_workspace() bytes, planned by the compiler. */
