@@ -54,6 +54,9 @@ typedef struct {
   int n_outputs;
   const int *outputs;      /* values */
   bool uses_call;          /* has RANDOM: takes the pp_call too */
+  int n_in_place;          /* pairs; from the kernel function's `pp.in_place` */
+  const int *in_place;     /* output, input, …: these two may be one buffer */
+  const char *comment;     /* its ops and source lines in words; may be null */
 } PlanKernel;
 
 /* --- tasks -------------------------------------------------------------------------------------- */
