@@ -37,6 +37,6 @@ AstItem *dsl_find_item(const AstFile *file, const char *name);
 // false after errors.
 bool dsl_resolve(Arena *arena, Diag *diag, const DslProgram *program);
 
-// The form of train's value for a key that -D or an option overrides is the
-// evaluator's matter; the resolver knows the names below as builtin.
+// True for the names that are in sight everywhere without a declaration:
+// functions on numbers, lists and tensors, dtypes, actions, data sources.
 bool dsl_is_builtin(const char *name);
