@@ -66,8 +66,14 @@ Plan *plan_build(Ir *ir, Arena *arena, const CompileOptions *options); /* null a
 
 /* `stages` calls it: appends finish, decision and update to @step. */
 bool update_build(Ir *ir);
-/* `autodiff` calls it: adds the adjoints of op's operands; null values where there is none. */
-bool adjoint_build(Builder *b, Op op, const Value *dy, Value *out_dx);
+/* `autodiff` calls it: builds at b the adjoints of op's operands, given those of its results (null: zero)
+ * for the operands i with needed[i]. out_dx[i] is null where the adjoint is zero, or where op accumulates
+ * straight into a parameter (matmul_accumulate, scatter_accumulate). False after an error. */
+bool adjoint_build(Builder *b, Op op, const Value *dy, const bool *needed, Value *out_dx);
+bool adjoint_exists(OpId id); /* false: no derivative goes through it */
+/* `autodiff` and `stages` call it: gives each stage that uses them its own copy of reads of data and
+ * parameters and of what follows from constants, random numbers and parameters alone. */
+void stages_localize(Ir *ir, Op func);
 /* Removes unused pure ops in one function (also for passes after `stages`). */
 void simplify_dead_ops(Ir *ir, Op func);
 
