@@ -7,7 +7,8 @@
 #include "compiler/base/diag.h"
 #include "compiler/ir/ir.h"
 #include "compiler/plan.h"
-#include "dsl/load.h"
+
+typedef struct DslProgram DslProgram; /* dsl/load.h; its names of operators clash with ir.h */
 
 /* What the command line says beside the file. */
 typedef struct {

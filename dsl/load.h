@@ -12,7 +12,7 @@ typedef struct {
 extern const DslLibFile dsl_library[];
 extern const int dsl_library_count;
 
-typedef struct {
+typedef struct DslProgram {
   VEC(AstFile *) files;   // files.at[0] is the main file
   AstFile *main;
   const AstTrain *train;  // of the main file; NULL when it has none
