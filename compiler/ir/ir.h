@@ -147,12 +147,13 @@ struct Builder {
 
 typedef struct {
   const char *name;
-  enum { ATTR_KIND_INT, ATTR_KIND_FLOAT, ATTR_KIND_STRING, ATTR_KIND_UNIT, ATTR_KIND_INTS, ATTR_KIND_SYMBOL, ATTR_KIND_TYPE } kind;
+  enum { ATTR_KIND_INT, ATTR_KIND_FLOAT, ATTR_KIND_STRING, ATTR_KIND_UNIT, ATTR_KIND_INTS, ATTR_KIND_SYMBOL, ATTR_KIND_TYPE, ATTR_KIND_LINES } kind;
   int64_t i;
   double f;
   const char *s;
   const int64_t *ints;
-  int64_t n_ints;
+  int64_t n_ints;   /* of `ints` or `lines` */
+  const Loc *lines;
   Type type;
 } Attr;
 
