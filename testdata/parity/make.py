@@ -81,7 +81,7 @@ def rope(x):                                     # [b, h, t, d], halves rotated
     return x * cos + jnp.concatenate([-b, a], axis=-1) * sin
 
 
-def llama(p, tokens, eps=1e-5):
+def llama(p, tokens, eps=1e-6):
     x = p["model.embed_tokens.weight"][tokens]
     for i in range(L):
         g = lambda n: p[f"model.layers.{i}.{n}.weight"]
