@@ -14,7 +14,8 @@ static const char *plural(int n) { return n == 1 ? "" : "s"; }
 static bool check_count(OpArgs *a, int n, int min, int max, const char *what) {
   if (count_fits(n, min, max)) return true;
   if (min == max) return args_fail(a, "%d %s%s, not %d", n, what, plural(n), min);
-  return args_fail(a, "%d %s%s, not %d%s", n, what, plural(n), min, max < 0 ? " or more" : " at least or too many");
+  if (max < 0) return args_fail(a, "%d %s%s, not %d or more", n, what, plural(n), min);
+  return args_fail(a, "%d %s%s, not %d to %d", n, what, plural(n), min, max);
 }
 
 bool args_check_operands(OpArgs *a) {
