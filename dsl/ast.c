@@ -11,7 +11,7 @@ const char *ast_op_text(AstOp op) {
       "..", "or", "and", "not", "==", "!=", "<", "<=",
       ">",  ">=", "+",   "-",   "*",  "/",  "@", "-",
   };
-  _Static_assert(sizeof texts / sizeof *texts == OP_COUNT, "one per operator");
+  _Static_assert(sizeof texts / sizeof *texts == AST_COUNT, "one per operator");
   return texts[op];
 }
 

@@ -87,8 +87,8 @@ typedef enum {
   EXPR_LIST,      // list; elements may be EXPR_ELLIPSIS
   EXPR_ELLIPSIS,  // `..` alone; only in a list, a subscript or a shape
   EXPR_UNARY,     // unary
-  EXPR_BINARY,    // binary, never OP_RANGE
-  EXPR_RANGE,     // binary, op == OP_RANGE: left..right, half open
+  EXPR_BINARY,    // binary, never AST_RANGE
+  EXPR_RANGE,     // binary, op == AST_RANGE: left..right, half open
   EXPR_COND,      // cond: test ? then : otherwise, lazy
   EXPR_CALL,      // call
   EXPR_INDEX,     // index: `l[i]`, `x[.., a..b]`
@@ -98,23 +98,23 @@ typedef enum {
 } AstExprKind;
 
 typedef enum {
-  OP_RANGE,
-  OP_OR,   // short-circuit on bools, elementwise on bool tensors
-  OP_AND,
-  OP_NOT,  // unary
-  OP_EQ,
-  OP_NE,
-  OP_LT,
-  OP_LE,
-  OP_GT,
-  OP_GE,
-  OP_ADD,
-  OP_SUB,
-  OP_MUL,
-  OP_DIV,
-  OP_MATMUL,
-  OP_NEG,  // unary
-  OP_COUNT
+  AST_RANGE,
+  AST_OR,   // short-circuit on bools, elementwise on bool tensors
+  AST_AND,
+  AST_NOT,  // unary
+  AST_EQ,
+  AST_NE,
+  AST_LT,
+  AST_LE,
+  AST_GT,
+  AST_GE,
+  AST_ADD,
+  AST_SUB,
+  AST_MUL,
+  AST_DIV,
+  AST_MATMUL,
+  AST_NEG,  // unary
+  AST_COUNT
 } AstOp;
 
 // As written: "..", "or", "==", "@" …

@@ -132,13 +132,13 @@ AstExpr *make_unary(Parser *p, Loc loc, AstOp op, AstExpr *operand) {
 }
 
 static bool is_comparison(const AstExpr *expr) {
-  return expr->kind == EXPR_BINARY && expr->binary.op >= OP_EQ &&
-         expr->binary.op <= OP_GE && !expr->parens;
+  return expr->kind == EXPR_BINARY && expr->binary.op >= AST_EQ &&
+         expr->binary.op <= AST_GE && !expr->parens;
 }
 
 AstExpr *make_binary(Parser *p, Loc loc, AstOp op, AstExpr *left,
                      AstExpr *right) {
-  AstExpr *expr = make_leaf(p, op == OP_RANGE ? EXPR_RANGE : EXPR_BINARY, loc);
+  AstExpr *expr = make_leaf(p, op == AST_RANGE ? EXPR_RANGE : EXPR_BINARY, loc);
   expr->binary.op = op;
   expr->binary.left = left;
   expr->binary.right = right;

@@ -299,7 +299,7 @@ assign_op:
 
 expr:
     value
-  | cond DOTDOT cond        { $$ = make_binary(p, @2, OP_RANGE, $1, $3); }
+  | cond DOTDOT cond        { $$ = make_binary(p, @2, AST_RANGE, $1, $3); }
   ;
 
 value:
@@ -316,17 +316,17 @@ cond:
 
 or:
     and
-  | or OR and               { $$ = make_binary(p, @2, OP_OR, $1, $3); }
+  | or OR and               { $$ = make_binary(p, @2, AST_OR, $1, $3); }
   ;
 
 and:
     not
-  | and AND not             { $$ = make_binary(p, @2, OP_AND, $1, $3); }
+  | and AND not             { $$ = make_binary(p, @2, AST_AND, $1, $3); }
   ;
 
 not:
     cmp
-  | NOT not                 { $$ = make_unary(p, @1, OP_NOT, $2); }
+  | NOT not                 { $$ = make_unary(p, @1, AST_NOT, $2); }
   ;
 
 // A chain parses, so that make_binary can say what is wrong with it.
@@ -346,17 +346,17 @@ mul:
   ;
 
 cmp_op:
-    EQ { $$ = OP_EQ; } | NE { $$ = OP_NE; } | '<' { $$ = OP_LT; } | LE { $$ = OP_LE; }
-  | '>' { $$ = OP_GT; } | GE { $$ = OP_GE; }
+    EQ { $$ = AST_EQ; } | NE { $$ = AST_NE; } | '<' { $$ = AST_LT; } | LE { $$ = AST_LE; }
+  | '>' { $$ = AST_GT; } | GE { $$ = AST_GE; }
   ;
 
-add_op: '+' { $$ = OP_ADD; } | '-' { $$ = OP_SUB; } ;
+add_op: '+' { $$ = AST_ADD; } | '-' { $$ = AST_SUB; } ;
 
-mul_op: '*' { $$ = OP_MUL; } | '/' { $$ = OP_DIV; } | '@' { $$ = OP_MATMUL; } ;
+mul_op: '*' { $$ = AST_MUL; } | '/' { $$ = AST_DIV; } | '@' { $$ = AST_MATMUL; } ;
 
 unary:
     postfix
-  | '-' unary               { $$ = make_unary(p, @1, OP_NEG, $2); }
+  | '-' unary               { $$ = make_unary(p, @1, AST_NEG, $2); }
   ;
 
 postfix:
