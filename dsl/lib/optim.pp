@@ -14,8 +14,7 @@ optimizer sgd(lr, momentum = 0.0) {
 
 // Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101). Vectors (biases, norms)
 // are not decayed unless `decay` says so.
-optimizer adamw(
-    lr, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.0,
+optimizer adamw(lr, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.0,
     decay = fn (p) { return rank(p) >= 2; }) {
   state m, v = zeros;
   fn (p, g, step) {
@@ -47,8 +46,8 @@ fn linear_decay(peak, warmup, total, floor = 0.0) {
 }
 
 fn cosine(peak, warmup, total, floor = 0.0) {
-  return warmed_up(
-      peak, warmup, total, floor, fn (q) { return (1.0 + cos(3.141592653589793 * q)) / 2.0; });
+  return warmed_up(peak, warmup, total, floor,
+      fn (q) { return (1.0 + cos(3.141592653589793 * q)) / 2.0; });
 }
 
 // --- clipping ---
