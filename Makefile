@@ -27,7 +27,7 @@ CODEGEN   := $(call sources,codegen/*.c codegen/c/*.c) $(B)/codegen/runtime_file
 DRIVER    := $(call sources,compiler/driver/*.c)
 objects    = $(patsubst %.c,$(B)/obj/%.o,$(patsubst $(B)/%,gen/%,$(1)))
 LIBRARY   := $(call objects,$(BASE) $(DSL) $(COMPILER) $(CODEGEN)) $(filter-out %/main.o,$(call objects,$(DRIVER)))
-RUNTIME   := $(sort $(wildcard runtime/*.[hc] runtime/transport/*.[hc] runtime/kernels/*.[hc]))
+RUNTIME   := $(sort $(wildcard runtime/*.[hc] runtime/*.sh runtime/transport/*.[hc] runtime/kernels/*.[hc]))
 RUNTIME   := $(filter-out %_test.c,$(RUNTIME))
 
 all: bin/ppc

@@ -1,0 +1,470 @@
+/* Tasks of one stage as C. In: the stage, its tasks with their buffers and statements. Out: stage_K.h
+ * (frame structs, declarations) and stage_K.c. A task is named pointers, then one line per statement.
+ * A frame's layout is checked against the plan's offsets by the C compiler. No decision is made here:
+ * places, order and kernels are the plan's. */
+#include <stdio.h>
+#include <string.h>
+
+#include "codegen/parts.h"
+#include "compiler/base/diag.h"
+#include "compiler/base/map.h"
+
+enum { COMMENT_COLUMN = 64 };
+
+/* --- frames -------------------------------------------------------------------------------------- */
+
+static int64_t align_up(int64_t offset) { return (offset + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT; }
+
+static void emit_field(Str *out, const PlanField *field) {
+  str_printf(out, "  _Alignas(%d) %s %s[", PP_ALIGNMENT, emit_c_type(field->type.dtype), field->name);
+  for (int i = 0; i < field->type.rank; i++)
+    str_printf(out, "%s%lld", i ? " * " : "", (long long)field->type.dims[i]);
+  str_puts(out, field->type.rank ? "];" : "1];");
+  emit_to_column(out, COMMENT_COLUMN);
+  str_puts(out, "/* ");
+  emit_comment(out, field->line);
+  str_puts(out, " */\n");
+}
+
+static void emit_frame(Str *out, int stage, const char *what, const char *why, int n, const PlanField *fields,
+                       int64_t frame_bytes) {
+  if (n == 0) return;
+  str_printf(out, "\n/* %s; one for each microbatch in flight, ", why);
+  emit_grouped(out, (uint64_t)frame_bytes);
+  str_printf(out, " bytes. */\nstruct stage_%d_%s {\n", stage, what);
+  int64_t end = 0;
+  for (int i = 0; i < n; i++) {
+    if (fields[i].offset < align_up(end)) bug("fields of %s %d overlap at %s", what, stage, fields[i].name);
+    if (fields[i].offset > align_up(end))
+      str_printf(out, "  _Alignas(%d) char gap_%d[%lld];\n", PP_ALIGNMENT, i,
+                 (long long)(fields[i].offset - align_up(end)));
+    emit_field(out, &fields[i]);
+    end = fields[i].offset + emit_bytes(&fields[i].type);
+  }
+  str_puts(out, "};\n");
+  str_printf(out, "_Static_assert(offsetof(struct stage_%d_%s, %s) == %lld, \"as planned\");\n", stage, what,
+             fields[n - 1].name, (long long)fields[n - 1].offset);
+  str_printf(out, "_Static_assert(sizeof(struct stage_%d_%s) <= %lld, \"as planned\");\n", stage, what,
+             (long long)align_up(frame_bytes));
+}
+
+void emit_stage_header(Arena *arena, const Plan *plan, const PlanStage *stage, EmitFiles *files) {
+  Str out = {0};
+  int k = stage->index;
+  str_printf(&out, "/* Stage %d of ", k);
+  emit_comment(&out, plan->model);
+  str_puts(&out, ": what its tasks save for one another, and the tasks. */\n");
+  str_printf(&out, "#ifndef STAGE_%d_H\n#define STAGE_%d_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n", k, k);
+  str_puts(&out, "#include \"runtime/pp.h\"\n");
+  emit_frame(&out, k, "frame", "Saved by fwd until the adjoint of the input is made", stage->n_fields,
+             stage->fields, stage->frame_bytes);
+  emit_frame(&out, k, "weight_frame", "Saved by bwd_input until the weights' gradients are made",
+             stage->n_weight_fields, stage->weight_fields, stage->weight_frame_bytes);
+  str_putc(&out, '\n');
+  for (int i = 0; i < stage->n_tasks; i++)
+    str_printf(&out, "void %s(const pp_call *c);\n", plan->tasks[stage->tasks[i]].name);
+  str_puts(&out, "\n#endif\n");
+  char path[64];
+  snprintf(path, sizeof path, "stage_%d.h", k);
+  emit_add(arena, files, path, &out);
+}
+
+/* --- names of a task ---------------------------------------------------------------------------------- */
+
+typedef struct {
+  Arena *arena;
+  const Plan *plan;
+  const PlanStage *stage;
+  const PlanTask *task;
+  Str *out;
+  const char **names;       /* [n_buffers] as C sees them */
+  bool *used, *written;     /* [n_buffers] */
+  int *argument;            /* [n_buffers] position in c->at of what holds the buffer */
+  Map taken;
+} Body;
+
+static bool argument_holds(const PlanArgument *a, int position, const PlanBuffer *b) {
+  switch (b->place) {
+  case PLAN_ARGUMENT: return position == b->index;
+  case PLAN_WEIGHT: return a->kind == PLAN_ARG_WEIGHTS && a->index == b->index;
+  case PLAN_GRADIENT: return a->kind == PLAN_ARG_GRADIENT && a->index == b->index;
+  case PLAN_STATE: return a->kind == PLAN_ARG_STATE && a->index == b->index && a->sub == b->sub;
+  case PLAN_FRAME: return a->kind == (b->sub ? PLAN_ARG_WEIGHT_FRAME : PLAN_ARG_FRAME);
+  case PLAN_SCRATCH: return a->kind == PLAN_ARG_WORKSPACE;
+  case PLAN_OUTPUT: return a->kind == PLAN_ARG_RUNTIME && a->place == PLAN_OUTPUT && a->index == b->index;
+  default: return a->kind == PLAN_ARG_RUNTIME && a->place == b->place;
+  }
+}
+
+static int find_argument(const PlanTask *task, const PlanBuffer *buffer) {
+  for (int i = 0; i < task->n_arguments; i++)
+    if (argument_holds(&task->arguments[i], i, buffer)) return i;
+  bug("%s: no argument holds '%s'", task->name, buffer->name);
+}
+
+static const char *const reserved[] = {
+    "c",        "frame",    "weight_frame", "workspace", "kernels", "auto",     "break",  "case",     "char",
+    "const",    "continue", "default",      "do",        "double",  "else",     "enum",   "extern",   "float",
+    "for",      "goto",     "if",           "inline",    "int",     "long",     "register", "restrict", "return",
+    "short",    "signed",   "sizeof",       "static",    "struct",  "switch",   "typedef", "union",    "unsigned",
+    "void",     "volatile", "while",        "memcpy",    "NULL",    "asm",      "typeof", "linux",    "unix",
+    "pp_call",  "int32_t",  "int64_t",      "uint8_t"};
+
+/* The plan's names are unique, but not apart from C's words and ours. */
+static const char *local_name(Body *b, const char *wanted) {
+  const char *name = wanted;
+  bool ours = str_starts_with(wanted, "pp_");
+  for (int i = 2; ours || map_find(&b->taken, name); i++, ours = false)
+    name = arena_printf(b->arena, "%s_%d", wanted, i);
+  map_put(b->arena, &b->taken, name, NULL);
+  return name;
+}
+
+static void mark_buffers(Body *b) {
+  for (int i = 0; i < b->task->n_statements; i++) {
+    const PlanStatement *s = &b->task->statements[i];
+    for (int k = 0; k < s->n_in; k++) b->used[s->in[k]] = true;
+    for (int k = 0; k < s->n_out; k++) b->used[s->out[k]] = b->written[s->out[k]] = true;
+    if (s->workspace >= 0) b->used[s->workspace] = b->written[s->workspace] = true;
+  }
+}
+
+static void name_buffers(Body *b) {
+  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) map_put(b->arena, &b->taken, reserved[i], NULL);
+  for (int i = 0; i < b->task->n_buffers; i++) {
+    if (!b->used[i]) continue;
+    b->argument[i] = find_argument(b->task, &b->task->buffers[i]);
+    b->names[i] = local_name(b, b->task->buffers[i].name);
+  }
+}
+
+/* --- the pointers a task begins with ----------------------------------------------------------------------- */
+
+static void emit_base(Body *b, PlanArgKind kind, const char *declaration) {
+  for (int i = 0; i < b->task->n_buffers; i++) {
+    if (!b->used[i] || b->task->arguments[b->argument[i]].kind != kind) continue;
+    str_printf(b->out, "  %s = c->at[%d];\n", declaration, b->argument[i]);
+    return;
+  }
+}
+
+static void emit_bases(Body *b) {
+  char text[96];
+  snprintf(text, sizeof text, "struct stage_%d_frame *const frame", b->stage->index);
+  emit_base(b, PLAN_ARG_FRAME, text);
+  snprintf(text, sizeof text, "struct stage_%d_weight_frame *const weight_frame", b->stage->index);
+  emit_base(b, PLAN_ARG_WEIGHT_FRAME, text);
+  emit_base(b, PLAN_ARG_WORKSPACE, "char *const workspace");
+}
+
+static void emit_pointer(Body *b, int i) {
+  const PlanBuffer *buffer = &b->task->buffers[i];
+  const PlanArgument *a = &b->task->arguments[b->argument[i]];
+  const char *type = emit_c_type(buffer->type.dtype);
+  str_printf(b->out, "  %s%s *%s = ", b->written[i] ? "" : "const ", type, b->names[i]);
+  const char *comment = NULL;
+  if (buffer->place == PLAN_FRAME) {
+    const PlanField *fields = buffer->sub ? b->stage->weight_fields : b->stage->fields;
+    str_printf(b->out, "%s->%s;", buffer->sub ? "weight_frame" : "frame", fields[buffer->index].name);
+  } else if (buffer->place == PLAN_SCRATCH) {
+    str_printf(b->out, "(%s *)(workspace + %lld);", type, (long long)buffer->index);
+  } else {
+    str_printf(b->out, "c->at[%d];", b->argument[i]);
+    comment = a->comment;
+  }
+  emit_to_column(b->out, COMMENT_COLUMN);
+  str_puts(b->out, "/* ");
+  emit_shape(b->out, &buffer->type);
+  if (comment && comment[0]) {
+    str_putc(b->out, ' ');
+    emit_comment(b->out, comment);
+  }
+  str_puts(b->out, " */\n");
+}
+
+/* Arguments in their order, then fields of the frames, then workspace. */
+static void emit_pointers(Body *b) {
+  static const PlanPlace last[] = {PLAN_FRAME, PLAN_SCRATCH};
+  for (int a = 0; a < b->task->n_arguments; a++)
+    for (int i = 0; i < b->task->n_buffers; i++)
+      if (b->used[i] && b->argument[i] == a && b->task->buffers[i].place != last[0] &&
+          b->task->buffers[i].place != last[1])
+        emit_pointer(b, i);
+  for (int g = 0; g < 2; g++)
+    for (int i = 0; i < b->task->n_buffers; i++)
+      if (b->used[i] && b->task->buffers[i].place == last[g]) emit_pointer(b, i);
+}
+
+/* --- statements ------------------------------------------------------------------------------------------- */
+
+static const PlanType *type_of(const Body *b, int buffer) { return &b->task->buffers[buffer].type; }
+
+static int64_t dim_from_end(const PlanType *type, int i) {
+  if (type->rank < i) bug("a product of a tensor of rank %d", type->rank);
+  return type->dims[type->rank - i];
+}
+
+static const char *suffix(const Body *b, int buffer) {
+  switch (type_of(b, buffer)->dtype) {
+  case PP_F32: return "f32";
+  case PP_F64: return "f64";
+  case PP_I32: return "i32";
+  default: bug("%s: no routine for '%s'", b->task->name, b->task->buffers[buffer].name);
+  }
+}
+
+/* "pp_gather_" and the dtype of a buffer. */
+static void start_routine(EmitCall *call, Body *b, const char *stem, int buffer) {
+  char name[64];
+  snprintf(name, sizeof name, "%s_%s", stem, suffix(b, buffer));
+  emit_call_start(call, b->out, name);
+}
+
+static const char *accumulates(const PlanStatement *s) { return s->first_use ? "!c->first" : "1"; }
+
+/* C[m, n] = op(A) · op(B); batch: the leading axes of A, 1 for an accumulated product (2-D). */
+static void emit_matmul(Body *b, const PlanStatement *s) {
+  const PlanType *x = type_of(b, s->in[0]), *y = type_of(b, s->in[1]);
+  int64_t m = dim_from_end(x, s->attrs.ta ? 1 : 2), k = dim_from_end(x, s->attrs.ta ? 2 : 1);
+  int64_t n = dim_from_end(y, s->attrs.tb ? 2 : 1), batch = 1;
+  for (int i = 0; i < x->rank - 2; i++) batch *= x->dims[i];
+  EmitCall call;
+  start_routine(&call, b, "pp_matmul", s->out[0]);
+  emit_call_arg(&call, "%d", s->attrs.ta);
+  emit_call_arg(&call, "%d", s->attrs.tb);
+  emit_call_arg(&call, "%lld", (long long)batch);
+  emit_call_arg(&call, "%lld", (long long)m);
+  emit_call_arg(&call, "%lld", (long long)n);
+  emit_call_arg(&call, "%lld", (long long)k);
+  emit_call_arg(&call, "%s", b->names[s->in[0]]);
+  emit_call_arg(&call, "%s", b->names[s->in[1]]);
+  emit_call_arg(&call, "%s", b->names[s->out[0]]);
+  emit_call_arg(&call, "%s", s->op == PLAN_OP_MATMUL ? "0" : accumulates(s));
+  emit_call_end(&call);
+}
+
+static void emit_kernel_call(Body *b, const PlanStatement *s) {
+  const PlanKernel *kernel = &b->plan->kernels[s->kernel];
+  char name[256];
+  snprintf(name, sizeof name, "kernels->%s", kernel->name);
+  EmitCall call;
+  emit_call_start(&call, b->out, name);
+  if (kernel->uses_call) emit_call_arg(&call, "c");
+  for (int i = 0; i < s->n_in; i++) emit_call_arg(&call, "%s", b->names[s->in[i]]);
+  for (int i = 0; i < s->n_out; i++) emit_call_arg(&call, "%s", b->names[s->out[i]]);
+  emit_call_end(&call);
+}
+
+static void emit_check_indices(Body *b, const PlanStatement *s, int index, int64_t rows) {
+  Str place = {0};
+  emit_string(&place, s->line ? s->line : "");
+  str_printf(b->out, "pp_check_indices(c, %s, %lld, %lld, %s);\n  ", b->names[index],
+             (long long)emit_elements(type_of(b, index)), (long long)rows, str_text(&place));
+  str_free(&place);
+}
+
+static void emit_gather(Body *b, const PlanStatement *s) {
+  const PlanType *table = type_of(b, s->in[0]);
+  emit_check_indices(b, s, s->in[1], table->dims[0]);
+  EmitCall call;
+  start_routine(&call, b, "pp_gather", s->out[0]);
+  emit_call_arg(&call, "%lld", (long long)emit_elements(type_of(b, s->in[1])));
+  emit_call_arg(&call, "%lld", (long long)(emit_elements(table) / (table->dims[0] ? table->dims[0] : 1)));
+  emit_call_arg(&call, "%s", b->names[s->in[0]]);
+  emit_call_arg(&call, "%s", b->names[s->in[1]]);
+  emit_call_arg(&call, "%s", b->names[s->out[0]]);
+  emit_call_end(&call);
+}
+
+static void emit_scatter(Body *b, const PlanStatement *s) {
+  const PlanType *to = type_of(b, s->out[0]);
+  emit_check_indices(b, s, s->in[1], to->dims[0]);
+  EmitCall call;
+  start_routine(&call, b, "pp_scatter_add", s->out[0]);
+  emit_call_arg(&call, "%lld", (long long)emit_elements(type_of(b, s->in[1])));
+  emit_call_arg(&call, "%lld", (long long)(emit_elements(to) / (to->dims[0] ? to->dims[0] : 1)));
+  emit_call_arg(&call, "%lld", (long long)to->dims[0]);
+  emit_call_arg(&call, "%s", b->names[s->in[0]]);
+  emit_call_arg(&call, "%s", b->names[s->in[1]]);
+  emit_call_arg(&call, "%s", b->names[s->out[0]]);
+  emit_call_arg(&call, "%s", s->op == PLAN_OP_SCATTER_ADD ? "0" : accumulates(s));
+  emit_call_end(&call);
+}
+
+static void emit_accumulate(Body *b, const PlanStatement *s) {
+  EmitCall call;
+  start_routine(&call, b, "pp_accumulate", s->out[0]);
+  emit_call_arg(&call, "%lld", (long long)emit_elements(type_of(b, s->in[0])));
+  emit_call_arg(&call, "%s", b->names[s->in[0]]);
+  emit_call_arg(&call, "%s", b->names[s->out[0]]);
+  emit_call_arg(&call, "%s", accumulates(s));
+  emit_call_end(&call);
+}
+
+/* q [batch, heads, t, d]; k [batch, kv_heads, t_kv, d]. */
+static void emit_attention(Body *b, const PlanStatement *s) {
+  const PlanType *q = type_of(b, s->in[0]), *k = type_of(b, s->in[1]);
+  if (q->rank != 4 || k->rank != 4) bug("attention of rank %d", q->rank);
+  char scale[32];
+  str_format_double(s->attrs.value, scale);
+  EmitCall call;
+  start_routine(&call, b, s->op == PLAN_OP_ATTENTION ? "pp_attention" : "pp_attention_grad", s->in[0]);
+  emit_call_arg(&call, "&(pp_attention_shape){%lld, %lld, %lld, %lld, %lld, %lld, %d, %s}",
+                (long long)q->dims[0], (long long)q->dims[1], (long long)k->dims[1], (long long)q->dims[2],
+                (long long)k->dims[2], (long long)q->dims[3], s->attrs.causal, scale);
+  for (int i = 0; i < s->n_in; i++) emit_call_arg(&call, "%s", b->names[s->in[i]]);
+  for (int i = 0; i < s->n_out; i++) emit_call_arg(&call, "%s", b->names[s->out[i]]);
+  emit_call_arg(&call, "%s", s->workspace >= 0 ? b->names[s->workspace] : "NULL");
+  emit_call_end(&call);
+}
+
+static void emit_loss(Body *b, const PlanStatement *s) {
+  str_printf(b->out, "pp_loss_store(c, (double)*%s, ", b->names[s->in[0]]);
+  if (s->n_in > 1) str_printf(b->out, "(double)*%s);", b->names[s->in[1]]);
+  else str_puts(b->out, "1.0);");
+}
+
+static bool same_place(const PlanBuffer *x, const PlanBuffer *y) {
+  return x->place == y->place && x->index == y->index && x->sub == y->sub;
+}
+
+static void emit_copy(Body *b, const PlanStatement *s) {
+  const PlanBuffer *from = &b->task->buffers[s->in[0]], *to = &b->task->buffers[s->out[0]];
+  if (same_place(from, to)) str_printf(b->out, "(void)%s; (void)%s;", b->names[s->out[0]], b->names[s->in[0]]);
+  else
+    str_printf(b->out, "memcpy(%s, %s, %lld);", b->names[s->out[0]], b->names[s->in[0]],
+               (long long)emit_bytes(&to->type));
+}
+
+static void emit_output(Body *b, const PlanStatement *s) {
+  const PlanType *type = type_of(b, s->in[0]);
+  int64_t n = emit_elements(type);
+  const char *name = b->names[s->in[0]];
+  if (type->dtype == PP_F64)
+    str_printf(b->out, "pp_output_store(c, %d, %s, %lld);", s->index, name, (long long)n);
+  else if (n == 1) str_printf(b->out, "pp_output_store(c, %d, &(double){(double)*%s}, 1);", s->index, name);
+  else bug("%s: an output of %lld elements that are not f64", b->task->name, (long long)n);
+}
+
+static void emit_operation(Body *b, const PlanStatement *s) {
+  switch (s->op) {
+  case PLAN_OP_KERNEL: emit_kernel_call(b, s); break;
+  case PLAN_OP_MATMUL:
+  case PLAN_OP_MATMUL_ACCUMULATE: emit_matmul(b, s); break;
+  case PLAN_OP_ACCUMULATE: emit_accumulate(b, s); break;
+  case PLAN_OP_GATHER: emit_gather(b, s); break;
+  case PLAN_OP_SCATTER_ADD:
+  case PLAN_OP_SCATTER_ACCUMULATE: emit_scatter(b, s); break;
+  case PLAN_OP_ATTENTION:
+  case PLAN_OP_ATTENTION_GRAD: emit_attention(b, s); break;
+  case PLAN_OP_LOSS: emit_loss(b, s); break;
+  case PLAN_OP_DATA:
+    if (s->n_in) emit_copy(b, s);
+    else str_printf(b->out, "pp_data_read(c, %d, %s);", s->index, b->names[s->out[0]]);
+    break;
+  case PLAN_OP_OUTPUT:
+    if (s->n_out) emit_copy(b, s);
+    else emit_output(b, s);
+    break;
+  case PLAN_OP_CONTROL:
+  case PLAN_OP_FOLD:
+  case PLAN_OP_ASSIGN: emit_copy(b, s); break;
+  default: bug("%s: statement of op %d", b->task->name, (int)s->op);
+  }
+}
+
+/* The comment stands behind the call when both fit into a line, else above it. */
+static void emit_statement(Body *b, const PlanStatement *s) {
+  Str comment = {0}, code = {0};
+  str_puts(&comment, "/* ");
+  emit_comment(&comment, s->line);
+  if (s->comment && s->comment[0]) {
+    str_putc(&comment, ' ');
+    emit_comment(&comment, s->comment);
+  }
+  str_puts(&comment, " */");
+  Str *out = b->out;
+  str_puts(&code, "  ");
+  b->out = &code;
+  emit_operation(b, s);
+  b->out = out;
+  int column = emit_column(&code) + 1;
+  if (column < COMMENT_COLUMN) column = COMMENT_COLUMN;
+  if (column + (int)comment.length > EMIT_COLUMNS) column = emit_column(&code) + 1;
+  if (column + (int)comment.length > EMIT_COLUMNS) {
+    str_printf(out, "  %s\n%s\n", str_text(&comment), str_text(&code));
+  } else {
+    emit_to_column(&code, column);
+    str_printf(out, "%s%s\n", str_text(&code), str_text(&comment));
+  }
+  str_free(&comment);
+  str_free(&code);
+}
+
+/* --- a task --------------------------------------------------------------------------------------------------- */
+
+static const char *purpose(pp_task_kind kind) {
+  static const char *const texts[] = {
+      "Forward",
+      "Backward, both halves in program order",
+      "Backward: adjoints of activations",
+      "Backward: gradients of parameters",
+      "After the loop: tied gradients are folded, squares of the gradients summed",
+      "After the loop: loss, norm and the one factor of all gradients",
+      "Optimizer step",
+      "Copies of tied parameters take the new values",
+  };
+  _Static_assert(sizeof texts / sizeof *texts == PP_TASK_KIND_COUNT, "one text per kind");
+  return texts[kind];
+}
+
+static void emit_head(Body *b) {
+  str_printf(b->out, "\n/* %s of stage %d.", purpose(b->task->kind), b->stage->index);
+  if (b->task->flops > 0) {
+    str_puts(b->out, " Products: ");
+    emit_grouped(b->out, (uint64_t)b->task->flops);
+    str_puts(b->out, " flop.");
+  }
+  if (b->task->workspace_bytes > 0) {
+    str_puts(b->out, " Workspace: ");
+    emit_grouped(b->out, (uint64_t)b->task->workspace_bytes);
+    str_puts(b->out, " bytes.");
+  }
+  str_printf(b->out, " */\nvoid %s(const pp_call *c) {\n", b->task->name);
+}
+
+static void emit_task(Arena *arena, const Plan *plan, const PlanStage *stage, const PlanTask *task, Str *out) {
+  size_t n = (size_t)task->n_buffers;
+  Body b = {.arena = arena, .plan = plan, .stage = stage, .task = task, .out = out};
+  b.names = arena_alloc_array(arena, n, sizeof *b.names);
+  b.used = arena_alloc_array(arena, n, sizeof *b.used);
+  b.written = arena_alloc_array(arena, n, sizeof *b.written);
+  b.argument = arena_alloc_array(arena, n, sizeof *b.argument);
+  mark_buffers(&b);
+  name_buffers(&b);
+  emit_head(&b);
+  size_t before = out->length;
+  emit_bases(&b);
+  emit_pointers(&b);
+  if (out->length == before) str_puts(out, "  (void)c; /* nothing to do */\n");
+  else str_putc(out, '\n');
+  for (int i = 0; i < task->n_statements; i++) emit_statement(&b, &task->statements[i]);
+  str_puts(out, "}\n");
+}
+
+void emit_stage_source(Arena *arena, const Plan *plan, const PlanStage *stage, EmitFiles *files) {
+  Str out = {0};
+  int k = stage->index;
+  str_printf(&out, "/* Stage %d of ", k);
+  emit_comment(&out, plan->model);
+  str_puts(&out, ", ");
+  emit_comment(&out, stage->first_line);
+  str_puts(&out, " to ");
+  emit_comment(&out, stage->last_line);
+  str_printf(&out, ", on rank %d. Emitted by ppc; rank_%d.c calls it. */\n", stage->rank, stage->rank);
+  str_printf(&out, "#include \"stage_%d.h\"\n\n#include <string.h>\n\n#include \"kernels.h\"\n", k);
+  for (int i = 0; i < stage->n_tasks; i++) emit_task(arena, plan, stage, &plan->tasks[stage->tasks[i]], &out);
+  char path[64];
+  snprintf(path, sizeof path, "stage_%d.c", k);
+  emit_add(arena, files, path, &out);
+}
