@@ -59,6 +59,8 @@ bool autodiff_run(Ir *ir);
 bool stages_run(Ir *ir);
 bool split_run(Ir *ir);
 bool schedule_run(Ir *ir, Program *program);
+/* The same for given actions, in the order of each rank; `schedule` and `ranks`: lines of train. */
+bool schedule_build(Ir *ir, const ScheduledActions *actions, Loc schedule, Loc ranks);
 bool transfers_run(Ir *ir);
 bool fuse_run(Ir *ir, bool enabled); /* disabled: a kernel for each op */
 bool memory_run(Ir *ir);

@@ -320,6 +320,19 @@ StoreKind tasks_storage(const Tasks *t, int rank, int root) {
 
 /* --- ranks ------------------------------------------------------------------------------------------- */
 
+int tasks_block_begin(const TaskRank *rank, int index) {
+  if (!rank->overlaps || rank->overlaps[index] < 0) return index;
+  while (index > 0 && rank->overlaps[index - 1] == rank->overlaps[index]) index--;
+  return index;
+}
+
+int tasks_block_end(const TaskRank *rank, int index) {
+  int end = index + 1;
+  if (!rank->overlaps || rank->overlaps[index] < 0) return end;
+  while (end < rank->n_actions && rank->overlaps[end] == rank->overlaps[index]) end++;
+  return end;
+}
+
 static void read_rank(Tasks *t, Op op) {
   TaskRank rank = {.rank = (int)op_int(op, "rank", -1), .op = op};
   if (rank.rank < 0 || rank.rank >= t->n_ranks) bug("rank %d of %d", rank.rank, t->n_ranks);
@@ -327,6 +340,7 @@ static void read_rank(Tasks *t, Op op) {
   rank.actions = op_ints(t->arena, op, "actions", &n);
   rank.lines = op_lines(t->ir, t->arena, op, "lines", &n_lines);
   rank.n_actions = (int)(n / 3);
+  rank.overlaps = op_ints(t->arena, op, "overlaps", &n);
   if (n_lines != rank.n_actions) bug("rank %d: %d lines for %d actions", rank.rank, (int)n_lines, rank.n_actions);
   for (int i = 0; i < rank.n_actions; i++) {
     int64_t kind = rank.actions[3 * i];

@@ -76,6 +76,7 @@ typedef struct {
   int n_actions;
   const int64_t *actions;      /* kind, stage, microbatch */
   const Loc *lines;
+  const int64_t *overlaps;     /* number of the overlap block of each action, -1; null: no blocks */
 } TaskRank;
 
 typedef struct {
@@ -115,6 +116,9 @@ int tasks_output(const Tasks *t, const char *name);
 int tasks_root(const Tasks *t, int rank, int value);
 /* Where `value` lies on `rank`, given its root there. */
 StoreKind tasks_storage(const Tasks *t, int rank, int root);
+/* The overlap block that action `index` stands in, as [begin, end): the action alone without one. */
+int tasks_block_begin(const TaskRank *rank, int index);
+int tasks_block_end(const TaskRank *rank, int index);
 /* Follows reshapes to what a value of a task function is a view of. */
 Value tasks_view_base(Value v);
 /* Index in `kernels` of what a pp.call calls. */
