@@ -142,15 +142,16 @@ typedef struct {
   const char *const *state_names;     int n_states;         /* "m", "v" */
   const pp_data *data;                int n_data;
   const pp_output *outputs;           int n_outputs;
-  uint64_t losses, counts;            /* arena offsets on the loss rank: f64[n_microbatches] each */
+  /* Offsets from here on are encoded as in `offsets`: bit 63 says that the buffer lies in the window. */
+  uint64_t losses, counts;            /* on the loss rank: f64[n_microbatches] each */
   uint64_t norms;                     /* f64[n_parameters] on the loss rank: squared norms of sums, declaration order */
-  uint64_t control;                   /* f64[PP_CONTROL_SIZE] on every rank */
+  uint64_t control;                   /* f64[PP_CONTROL_SIZE], arrives on every rank, whether or not it updates: all decide alike */
   uint64_t step;                      /* one f64: number of the step that is being made, from 1 */
   const uint64_t *output_slots;       /* [n_outputs] f64[n_microbatches * n] (n = 1 unless concat): on the rank of its stage
                                        * where partial results are stored (in the window), on the loss rank where they arrive */
   /* a forward-only program (ppc run --generate) has no optimizer; it fills `prompt` and reads `logits` */
   int generate;
-  uint64_t prompt, logits;            /* arena offsets: i32[length], real[length, vocabulary] */
+  uint64_t prompt, logits;            /* i32[length], real[length, vocabulary] */
   int64_t length, vocabulary;
   int real;                           /* pp_dtype of the model */
   /* with -DPP_CHECK; empty otherwise */
@@ -180,6 +181,8 @@ void pp_random_uniform(const pp_call *call, uint64_t key, float *dst, int64_t n)
  * ta: A is stored [k, m]; tb: B is stored [n, k]. accumulate: add to what C holds. */
 void pp_matmul_f32(int ta, int tb, int64_t batch, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c, int accumulate);
 void pp_matmul_f64(int ta, int tb, int64_t batch, int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c, int accumulate);
+/* Threads of each product: the rank's --threads. Called once at start, before the first product. */
+void pp_matmul_set_threads(int threads);
 
 /* acc (+)= x, elementwise. accumulate 0: overwrites. */
 void pp_accumulate_f32(int64_t n, const float *x, float *acc, int accumulate);
@@ -193,7 +196,7 @@ void pp_scatter_add_f32(int64_t n, int64_t row, int64_t rows, const float *dy, c
 void pp_scatter_add_f64(int64_t n, int64_t row, int64_t rows, const double *dy, const int32_t *index, double *out, int accumulate);
 
 /* Attention over [batch, heads, t, d]; k and v have kv_heads. lse: log of the sum of exponentials, [batch, heads, t].
- * workspace: pp_attention_workspace() bytes, planned by the compiler. */
+ * workspace: pp_attention_workspace_bytes() of abi.h, planned by the compiler. */
 typedef struct {
   int64_t batch, heads, kv_heads, t, t_kv, d;
   int causal;

@@ -1,0 +1,190 @@
+/* The options of emitted programs: one table for parsing and for --help. */
+#include "internal.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- numbers ------------------------------------------------------------------------------------ */
+
+int pp_parse_u64(const char *text, uint64_t *out_value) {
+  uint64_t value = 0;
+  if (!*text) return 0;
+  for (; *text; text++) {
+    if (*text < '0' || *text > '9') return 0;
+    uint64_t digit = (uint64_t)(*text - '0');
+    if (value > (UINT64_MAX - digit) / 10) return 0;
+    value = value * 10 + digit;
+  }
+  *out_value = value;
+  return 1;
+}
+
+int pp_parse_i64(const char *text, int64_t *out_value) {
+  uint64_t value;
+  if (!pp_parse_u64(text, &value) || value > INT64_MAX) return 0;
+  *out_value = (int64_t)value;
+  return 1;
+}
+
+int pp_parse_f64(const char *text, double *out_value) {
+  char *end;
+  if (!(*text >= '0' && *text <= '9') && *text != '.') return 0;
+  errno = 0;
+  double value = strtod(text, &end);
+  if (*end || errno == ERANGE || !isfinite(value) || value < 0) return 0;
+  *out_value = value;
+  return 1;
+}
+
+/* --- the table ---------------------------------------------------------------------------------- */
+
+typedef enum { OPTION_FLAG, OPTION_U64, OPTION_I64, OPTION_INT, OPTION_SECONDS, OPTION_REAL, OPTION_TEXT, OPTION_DATA } Kind;
+typedef enum { IN_BOTH, IN_TRAIN, IN_GENERATE, HIDDEN } Where;
+
+typedef struct {
+  const char *name, *argument;
+  Kind kind;
+  Where where;
+  size_t at; /* offset in pp_options */
+  const char *help;
+} Option;
+
+#define AT(field) offsetof(pp_options, field)
+
+static const Option options_table[] = {
+    {"--steps", "N", OPTION_I64, IN_TRAIN, AT(steps), "steps to make; 0 saves the initial values"},
+    {"--seed", "N", OPTION_U64, IN_BOTH, AT(seed), "seed of initial values, data order and random numbers"},
+    {"--data", "NAME=PATH", OPTION_DATA, IN_BOTH, 0, "read a data source from another file"},
+    {"--init", "FILE", OPTION_TEXT, IN_BOTH, AT(init), "start from the parameters in a safetensors file"},
+    {"--save", "FILE", OPTION_TEXT, IN_TRAIN, AT(save), "write the parameters there at the end"},
+    {"--save-gradients", "FILE", OPTION_TEXT, IN_TRAIN, AT(save_gradients),
+     "write the last step's gradients, those of its loss, before the clip"},
+    {"--json", NULL, OPTION_FLAG, IN_TRAIN, AT(json), "print one JSON object per step and one at the end"},
+    {"--quiet", NULL, OPTION_FLAG, IN_BOTH, AT(quiet), "print no line per step"},
+    {"--timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, AT(timeout_s),
+     "end the job when a rank is gone or nothing moves for so long; 0: never (5)"},
+    {"--start-timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, AT(start_timeout_s), "wait so long for all ranks to start (60)"},
+    {"--threads", "N", OPTION_INT, IN_BOTH, AT(threads), "threads of each rank's matrix products"},
+    {"--shm-dir", "DIR", OPTION_TEXT, IN_BOTH, AT(shm_dir), "where shared memory is made (/dev/shm)"},
+    {"--job", "NAME", OPTION_TEXT, IN_BOTH, AT(job), "name of the job, the same for all its ranks"},
+    {"--transport", "NAME", OPTION_TEXT, HIDDEN, AT(transport), "self, shm or late"},
+    {"--generate", "N", OPTION_I64, IN_GENERATE, AT(generate), "print N bytes, or numbers of tokens (256)"},
+    {"--prompt", "TEXT", OPTION_TEXT, IN_GENERATE, AT(prompt), "text to go on from; numbers for more than 256 tokens"},
+    {"--temperature", "T", OPTION_REAL, IN_GENERATE, AT(temperature), "0 takes the likeliest token (1)"},
+    {"--top-k", "K", OPTION_I64, IN_GENERATE, AT(top_k), "draw among the K likeliest; 0: all (0)"},
+};
+enum { N_OPTIONS = sizeof options_table / sizeof *options_table };
+
+static int applies(const Option *o, const pp_program *program) {
+  return o->where == IN_BOTH || o->where == HIDDEN || (o->where == IN_GENERATE) == (program->generate != 0);
+}
+
+static void print_help(const pp_program *program) {
+  printf("Rank %d of %d of %s, a program that ppc wrote.\n\nOptions:\n", program->rank, program->n_ranks, program->model);
+  for (size_t i = 0; i < N_OPTIONS; i++) {
+    const Option *o = &options_table[i];
+    char left[64];
+    if (o->where == HIDDEN || !applies(o, program)) continue;
+    snprintf(left, sizeof left, "%s%s%s", o->name, o->argument ? "=" : "", o->argument ? o->argument : "");
+    printf("  %-26s %s\n", left, o->help);
+  }
+  printf("\nA launcher (ppc run, mpiexec, srun, torchrun-style variables) tells each rank who it is.\n"
+         "Exit status: 0 fine, 1 wrong input, 2 usage, 3 a fault of ppc, 4 the run failed, 128+n ended by signal n.\n");
+}
+
+/* --- parsing ------------------------------------------------------------------------------------ */
+
+static int complain(const char *text, const char *what) {
+  fprintf(stderr, "ppc: %s: %s (--help lists the options)\n", text, what);
+  return PP_EXIT_USAGE;
+}
+
+static int set_data(pp_options *options, const pp_program *program, const char *argument, const char *value) {
+  const char *equals = strchr(value, '=');
+  if (!equals || equals == value || !equals[1]) return complain(argument, "expected --data=NAME=PATH");
+  for (int i = 0; i < program->n_data; i++) {
+    if (strlen(program->data[i].name) != (size_t)(equals - value)) continue;
+    if (memcmp(program->data[i].name, value, (size_t)(equals - value)) != 0) continue;
+    if (!program->data[i].path) return complain(argument, "that source is synthetic: it has no file");
+    options->data[i] = equals + 1;
+    return -1;
+  }
+  return complain(argument, "the program has no data source of that name");
+}
+
+static int set_int(void *field, const char *argument, const char *value) {
+  int64_t number;
+  if (!pp_parse_i64(value, &number) || number < 1 || number > 4096) return complain(argument, "expected a number from 1 to 4096");
+  *(int *)field = (int)number;
+  return -1;
+}
+
+static int set_value(pp_options *options, const pp_program *program, const Option *o, const char *argument, const char *value) {
+  void *field = (char *)options + o->at;
+  switch (o->kind) {
+    case OPTION_FLAG: *(int *)field = 1; return -1;
+    case OPTION_U64: return pp_parse_u64(value, field) ? -1 : complain(argument, "expected a number below 2^64");
+    case OPTION_I64: return pp_parse_i64(value, field) ? -1 : complain(argument, "expected a number below 2^63");
+    case OPTION_INT: return set_int(field, argument, value);
+    case OPTION_SECONDS: return pp_parse_f64(value, field) && *(double *)field < 1e9 ? -1 : complain(argument, "expected seconds");
+    case OPTION_REAL: return pp_parse_f64(value, field) ? -1 : complain(argument, "expected a number, not negative");
+    case OPTION_TEXT: *(const char **)field = value; return *value ? -1 : complain(argument, "empty");
+    case OPTION_DATA: return set_data(options, program, argument, value);
+  }
+  return complain(argument, "unknown option");
+}
+
+static const Option *find_option(const char *argument, const pp_program *program) {
+  size_t n = strcspn(argument, "=");
+  for (size_t i = 0; i < N_OPTIONS; i++) {
+    const Option *o = &options_table[i];
+    if (strlen(o->name) == n && memcmp(o->name, argument, n) == 0 && applies(o, program)) return o;
+  }
+  return NULL;
+}
+
+/* "--name=value", or "--name value". */
+static int parse_one(pp_options *options, const pp_program *program, int argc, char **argv, int *at) {
+  const char *argument = argv[*at];
+  const Option *o = find_option(argument, program);
+  const char *value = strchr(argument, '=');
+  if (!o) return complain(argument, "unknown option");
+  if (o->kind == OPTION_FLAG) return value ? complain(argument, "takes no value") : set_value(options, program, o, argument, "");
+  if (value) return set_value(options, program, o, argument, value + 1);
+  if (*at + 1 >= argc) return complain(argument, "needs a value");
+  return set_value(options, program, o, argument, argv[++*at]);
+}
+
+static void set_defaults(pp_options *options, const pp_program *program) {
+  memset(options, 0, sizeof *options);
+  options->steps = program->steps;
+  options->seed = program->seed;
+  options->threads = program->threads > 0 ? program->threads : 1;
+  options->timeout_s = 5;
+  options->start_timeout_s = 60;
+  options->generate = 256;
+  options->temperature = 1;
+}
+
+int pp_options_parse(pp_options *out_options, const pp_program *program, int argc, char **argv) {
+  set_defaults(out_options, program);
+  out_options->data = calloc((size_t)program->n_data + 1, sizeof *out_options->data);
+  if (!out_options->data) return PP_EXIT_FAILED;
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--help") == 0) {
+      print_help(program);
+      return PP_EXIT_FINE;
+    }
+    int status = parse_one(out_options, program, argc, argv, &i);
+    if (status >= 0) return status;
+  }
+  return -1;
+}
+
+void pp_options_destroy(pp_options *options) {
+  free(options->data);
+  options->data = NULL;
+}

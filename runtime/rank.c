@@ -1,0 +1,271 @@
+/* The life of a rank: find the peers, map memory, check every input, make the steps, save, report.
+ * The loop walks constant tables: before each task the transfers that it needs, after it those that
+ * it feeds. It allocates nothing and, but for waits, makes no system call. */
+#include "internal.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* --- the loop ----------------------------------------------------------------------------------- */
+
+static pp_status issue(pp_rank *rank, const pp_op *op) {
+  const pp_transport *transport = rank->transport;
+  switch ((pp_transfer_op)op->op) {
+    case PP_POST_RECEIVE: transport->post_receive(rank, op->transfer); return PP_OK;
+    case PP_POST_SEND: transport->post_send(rank, op->transfer); return PP_OK;
+    case PP_AWAIT_RECEIVE: return transport->await_receive(rank, op->transfer);
+    case PP_AWAIT_SEND: return transport->await_send(rank, op->transfer);
+  }
+  return pp_fail(rank, PP_EXIT_BUG, "unknown transfer operation %d", op->op);
+}
+
+static pp_status issue_all(pp_rank *rank, const pp_op **at, unsigned n) {
+  for (const pp_op *end = *at + n; *at < end; ++*at) PP_TRY(issue(rank, *at));
+  return PP_OK;
+}
+
+/* See pp_describe_place for the packing. */
+static void note_place(pp_rank *rank, const pp_action *a) {
+  uint64_t where = ((uint64_t)(uint32_t)(a->microbatch + 1) << 32) | ((uint64_t)(a->line & 0xffff) << 16) |
+                   (((uint32_t)a->task + 1) & 0xffff);
+  pp_slot *slot = rank->slot;
+  atomic_store_explicit(&slot->where, where, memory_order_relaxed);
+  uint64_t moves = atomic_load_explicit(&slot->moves, memory_order_relaxed);
+  atomic_store_explicit(&slot->moves, moves + 1, memory_order_relaxed);
+}
+
+static pp_status run_action(pp_rank *rank, const pp_action *a, const pp_op **ops) {
+  const pp_task *task = &rank->program->tasks[a->task];
+  pp_call call = {rank->at + a->args, a->microbatch, a->first, rank};
+  note_place(rank, a);
+  PP_TRY(issue_all(rank, ops, a->n_before));
+  if (rank->keeps && task->kind == PP_UPDATE) pp_gradients_keep(rank);
+  task->run(&call);
+  PP_TRY(issue_all(rank, ops, a->n_after));
+  rank->transport->progress(rank);
+  return pp_failing(rank) ? PP_STOPPED : PP_OK;
+}
+
+pp_status pp_run_actions(pp_rank *rank) {
+  const pp_program *program = rank->program;
+  const pp_op *ops = program->ops;
+  for (uint32_t i = 0; i < program->n_actions; i++) PP_TRY(run_action(rank, &program->actions[i], &ops));
+  return PP_OK;
+}
+
+/* --- a step ------------------------------------------------------------------------------------- */
+
+/* Names the first bad loss, else the first bad parameter. Only the rank of the loss knows them. */
+static void describe_bad(const pp_rank *rank, char *out_text, size_t text_bytes) {
+  const pp_program *program = rank->program;
+  const double *losses = pp_address(rank, program->losses), *norms = pp_address(rank, program->norms);
+  for (int i = 0; i < program->n_microbatches; i++) {
+    if (isfinite(losses[i])) continue;
+    snprintf(out_text, text_bytes, "the loss of microbatch %d is %g", i, losses[i]);
+    return;
+  }
+  for (int i = 0; i < program->n_parameters; i++) {
+    if (isfinite(norms[i])) continue;
+    snprintf(out_text, text_bytes, "the gradient of %s (stage %d) has a norm of %g", program->parameters[i].name,
+             program->parameters[i].owner_stage, sqrt(norms[i]));
+    return;
+  }
+  snprintf(out_text, text_bytes, "the gradient norm is not finite");
+}
+
+/* Every rank sees the same control vector, so all stop or all go on; the rank of the loss says why. */
+static pp_status judge(pp_rank *rank) {
+  const pp_program *program = rank->program;
+  const double *control = pp_address(rank, program->control);
+  int tells = program->rank == program->loss_rank;
+  char text[512];
+  if (control[PP_CONTROL_APPLY] != 0) return PP_OK;
+  if (control[PP_CONTROL_COUNT] == 0 && isfinite(control[PP_CONTROL_LOSS])) {
+    if (tells) pp_warn(rank, "step %llu: no target is counted; parameters stay as they are", (unsigned long long)rank->step);
+    return PP_OK;
+  }
+  if (tells) describe_bad(rank, text, sizeof text);
+  if (program->nonfinite_skip) {
+    if (tells) pp_warn(rank, "step %llu skipped: %s", (unsigned long long)rank->step, text);
+    return PP_OK;
+  }
+  if (tells) return pp_fail(rank, PP_EXIT_FAILED, "step %llu: %s (nonfinite stop)", (unsigned long long)rank->step, text);
+  return rank->transport->barrier(rank); /* until the reason is on the board */
+}
+
+static pp_status make_step(pp_rank *rank) {
+  const pp_program *program = rank->program;
+  double *step = pp_address(rank, program->step);
+  *step = (double)rank->step;
+  atomic_store_explicit(&rank->slot->step, rank->step, memory_order_relaxed);
+  rank->keeps = rank->kept && rank->step == (uint64_t)rank->options->steps;
+  PP_TRY(pp_run_actions(rank));
+  atomic_store_explicit(&rank->slot->where, 0, memory_order_relaxed);
+  PP_TRY(judge(rank));
+  rank->samples += (uint64_t)program->n_microbatches * (uint64_t)program->microbatch;
+  rank->steps_done++;
+  if (program->rank == program->loss_rank) pp_log_step(rank, rank->steps_done);
+  return PP_OK;
+}
+
+static pp_status train(pp_rank *rank) {
+  for (int64_t i = 1; i <= rank->options->steps; i++) {
+    rank->step = (uint64_t)i;
+    PP_TRY(make_step(rank));
+  }
+  return PP_OK;
+}
+
+/* --- before and after ----------------------------------------------------------------------------- */
+
+static void note_peak_rss(pp_rank *rank) {
+  struct rusage usage;
+  if (getrusage(RUSAGE_SELF, &usage) == 0) atomic_store(&rank->slot->peak_rss_bytes, (uint64_t)usage.ru_maxrss * 1024);
+}
+
+static pp_status finish(pp_rank *rank) {
+  const pp_options *options = rank->options;
+  if (options->save) PP_TRY(pp_parameters_save(rank, options->save));
+  if (options->save_gradients && rank->steps_done > 0) PP_TRY(pp_gradients_save(rank, options->save_gradients));
+  if (options->json) PP_TRY(pp_hashes(rank));
+  note_peak_rss(rank);
+  PP_TRY(rank->transport->barrier(rank));
+  if (rank->program->rank == rank->program->loss_rank) pp_log_done(rank);
+  return PP_OK;
+}
+
+/* A rank spins only when each can have a core of its own: else a spinning rank takes the core of
+ * the one that it waits for. */
+static void choose_spins(pp_rank *rank) {
+  cpu_set_t cpus;
+  int n_cpus = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+  rank->spins = rank->program->n_ranks * rank->options->threads <= n_cpus ? 2000 : 50;
+}
+
+static pp_status prepare(pp_rank *rank, void *segment) {
+  choose_spins(rank);
+  pp_matmul_set_threads(rank->options->threads);
+  PP_TRY(rank->transport->connect(rank, segment));
+  PP_TRY(pp_memory_create(rank));
+  PP_TRY(pp_watch_start(rank));
+  PP_TRY(pp_data_open(rank));
+  PP_TRY(pp_save_check(rank));
+  PP_TRY(pp_parameters_start(rank));
+  PP_TRY(pp_log_create(rank));
+  PP_TRY(rank->transport->barrier(rank)); /* every input of every rank is fine */
+  atomic_store(&rank->slot->state, PP_STATE_RUNNING);
+  return PP_OK;
+}
+
+static pp_status live(pp_rank *rank, void *segment) {
+  PP_TRY(prepare(rank, segment));
+  if (rank->program->generate) return pp_generate(rank);
+  PP_TRY(train(rank));
+  return finish(rank);
+}
+
+static void rank_destroy(pp_rank *rank) {
+  pp_log_destroy(rank);
+  if (rank->slot) atomic_store(&rank->slot->state, PP_STATE_FINISHED);
+  pp_watch_stop(rank);
+  pp_data_close(rank);
+  pp_tensors_close(rank->init);
+  free(rank->kept);
+  rank->transport->disconnect(rank);
+  pp_memory_destroy(rank);
+}
+
+int pp_rank_run(const pp_program *program, const pp_options *options, const pp_transport *transport, const pp_launch *launch,
+                void *segment) {
+  pp_rank *rank = calloc(1, sizeof *rank);
+  if (!rank) return PP_EXIT_FAILED;
+  rank->program = program;
+  rank->options = options;
+  rank->transport = transport;
+  rank->launch = *launch;
+  rank->failure = &rank->early_failure;
+  rank->wake_fd = -1;
+  rank->in_threads = segment != NULL;
+  pp_status status = live(rank, segment);
+  int exit_status = status == PP_OK ? PP_EXIT_FINE : pp_exit_status(rank);
+  if (status == PP_OK && rank->log.failed) exit_status = PP_EXIT_FAILED;
+  rank_destroy(rank);
+  free(rank);
+  return exit_status;
+}
+
+/* --- the way in ----------------------------------------------------------------------------------- */
+
+static const char *get_variable(const char *name, void *context) {
+  (void)context;
+  return getenv(name);
+}
+
+static int run_here(const pp_program *program, const pp_options *options) {
+  pp_launch launch = {0};
+  char text[2048];
+  const pp_transport *transport = pp_transport_choose(options->transport, program->n_ranks);
+  if (!transport) {
+    fprintf(stderr, "ppc: no transport %s for %d ranks\n", options->transport ? options->transport : "", program->n_ranks);
+    return PP_EXIT_USAGE;
+  }
+  if (!pp_launch_find(&launch, program, options->job, get_variable, NULL, text, sizeof text)) {
+    fprintf(stderr, "ppc: %s\n", text);
+    return PP_EXIT_INPUT;
+  }
+  pp_signals_install();
+  return pp_rank_run(program, options, transport, &launch, NULL);
+}
+
+int pp_main(const pp_program *program, int argc, char **argv) {
+  pp_options options;
+  if (program->abi_version != PP_ABI_VERSION) {
+    fprintf(stderr, "ppc: this program was emitted for version %d of the runtime; this is version %d\n",
+            program->abi_version, PP_ABI_VERSION);
+    return PP_EXIT_BUG;
+  }
+  int status = pp_options_parse(&options, program, argc, argv);
+  if (status < 0) status = run_here(program, &options);
+  pp_options_destroy(&options);
+  return status;
+}
+
+/* --- what tasks call ------------------------------------------------------------------------------ */
+
+void pp_loss_store(const pp_call *call, double loss, double count) {
+  const pp_rank *rank = call->rank;
+  double *losses = pp_address(rank, rank->program->losses), *counts = pp_address(rank, rank->program->counts);
+  losses[call->microbatch] = loss;
+  counts[call->microbatch] = count;
+}
+
+void pp_output_store(const pp_call *call, int output, const double *values, int64_t n) {
+  const pp_rank *rank = call->rank;
+  double *slot = pp_address(rank, rank->program->output_slots[output]);
+  memcpy(slot + call->microbatch * n, values, (size_t)n * sizeof *values);
+}
+
+/* There is no way to hand a status back through a task, and it must not go on to read outside the
+ * table: the process ends here. */
+void pp_check_indices(const pp_call *call, const int32_t *index, int64_t n, int64_t rows, const char *place) {
+  int64_t bad = 0;
+  for (int64_t i = 0; i < n; i++) bad += index[i] < 0 || index[i] >= rows;
+  if (!bad) return;
+  int64_t i = 0;
+  while (index[i] >= 0 && index[i] < rows) i++;
+  char where[512];
+  pp_describe_place(call->rank->slot, where, sizeof where);
+  pp_fail(call->rank, PP_EXIT_FAILED, "%s: index %d at place %lld is not below %lld, in %s", place, index[i], (long long)i,
+          (long long)rows, where);
+  pp_leave(call->rank);
+}
+
+void pp_random_uniform(const pp_call *call, uint64_t key, float *dst, int64_t n) {
+  const pp_rank *rank = call->rank;
+  pp_random_fill_uniform(rank->options->seed, rank->step, (uint32_t)call->microbatch, key, dst, n);
+}

@@ -1,0 +1,14 @@
+/* The table of transports. */
+#include "transport.h"
+
+#include <string.h>
+
+static const pp_transport *const pp_transports[] = {&pp_transport_self, &pp_transport_shm, &pp_transport_late};
+
+const pp_transport *pp_transport_choose(const char *name, int n_ranks) {
+  for (size_t i = 0; i < sizeof pp_transports / sizeof *pp_transports; i++) {
+    const pp_transport *t = pp_transports[i];
+    if (name ? strcmp(t->name, name) == 0 : t->fits && t->fits(n_ranks)) return t;
+  }
+  return NULL;
+}

@@ -1,0 +1,48 @@
+/* How bytes get from one rank to another. The pull protocol: a sender's bytes stay in its window
+ * until the receiver has taken them, so that a send never blocks and never copies; a receive moves
+ * only bytes that it was posted for. Every wait pulls whatever is posted and ready, so that a rank
+ * that waits for one transfer never holds up another. All transports pass runtime/transport_test.c. */
+#ifndef PP_TRANSPORT_H
+#define PP_TRANSPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pp.h"
+
+/* PP_STOPPED: the job ends; its one cause is recorded and printed where it was found. */
+typedef enum { PP_OK, PP_STOPPED } pp_status;
+
+typedef struct {
+  const char *name;
+  int (*fits)(int n_ranks); /* tried in the order of pp_transports when none is named; null: only by name */
+  pp_status (*connect)(pp_rank *rank, void *segment); /* finds the peers; the rank's windows are mapped after it */
+  void (*disconnect)(pp_rank *rank);                  /* takes a half-made connection */
+  void (*post_send)(pp_rank *rank, uint32_t transfer);
+  void (*post_receive)(pp_rank *rank, uint32_t transfer);
+  pp_status (*await_send)(pp_rank *rank, uint32_t transfer);
+  pp_status (*await_receive)(pp_rank *rank, uint32_t transfer);
+  void (*progress)(pp_rank *rank); /* pulls what is posted and ready; called at every action */
+  pp_status (*barrier)(pp_rank *rank);
+  pp_status (*give)(pp_rank *rank, const void *bytes, size_t size_bytes); /* to rank 0 */
+  pp_status (*take)(pp_rank *rank, int from, void *out_bytes, size_t size_bytes);
+} pp_transport;
+
+extern const pp_transport pp_transport_self;    /* one rank */
+extern const pp_transport pp_transport_shm;     /* processes of one host */
+extern const pp_transport pp_transport_late;    /* shm that copies as late as it may: for tests */
+extern const pp_transport pp_transport_threads; /* threads of one process: for checkers */
+
+/* The first that fits, or the one of that name; null when there is none. */
+const pp_transport *pp_transport_choose(const char *name, int n_ranks);
+
+/* Parts of shm that other transports over a shared board use. */
+void pp_shm_post_send(pp_rank *rank, uint32_t transfer);
+void pp_shm_post_receive(pp_rank *rank, uint32_t transfer);
+pp_status pp_shm_await_send(pp_rank *rank, uint32_t transfer);
+pp_status pp_shm_await_receive(pp_rank *rank, uint32_t transfer);
+void pp_shm_progress(pp_rank *rank);
+pp_status pp_shm_connect(pp_rank *rank, void *segment);
+void pp_shm_disconnect(pp_rank *rank);
+
+#endif
