@@ -206,6 +206,50 @@ Op op_clone_into(Builder *b, Op op, PtrMap *values) {
   return copy;
 }
 
+/* --- sameness ------------------------------------------------------------------------------------------ */
+
+static uint64_t mix(uint64_t h, const void *p) { return (h ^ (uintptr_t)p) * 0x9E3779B97F4A7C15u ^ (h >> 29); }
+
+static bool either_order(Op op, OpId id) {
+  return id != OP_NONE && op_n_operands(op) == 2 && (op_traits(id) & TRAIT_COMMUTATIVE);
+}
+
+uint64_t op_hash(Op op) {
+  OpId id = op_id(op);
+  uint64_t h = (uint64_t)id + 1;
+  if (either_order(op, id)) {
+    h = mix(h, (void *)((uintptr_t)op_operand(op, 0).ptr + (uintptr_t)op_operand(op, 1).ptr));
+  } else {
+    for (int i = 0; i < op_n_operands(op); i++) h = mix(h, op_operand(op, i).ptr);
+  }
+  for (int i = 0; i < op_n_results(op); i++) h = mix(h, value_type(op_result(op, i)).ptr);
+  for (int i = 0; id != OP_NONE && i < op_attr_count(id); i++)
+    h = mix(h, op_attr(op, attr_table[op_table[id].first_attr + i].name).ptr);
+  return h ^ (h >> 32);
+}
+
+static bool same_operands(Op a, Op b, OpId id) {
+  int n = op_n_operands(a);
+  bool same = n == op_n_operands(b);
+  for (int i = 0; same && i < n; i++) same = value_equal(op_operand(a, i), op_operand(b, i));
+  return same || (either_order(a, id) && either_order(b, id) && value_equal(op_operand(a, 0), op_operand(b, 1)) &&
+                  value_equal(op_operand(a, 1), op_operand(b, 0)));
+}
+
+bool op_same(Op a, Op b) {
+  OpId id = op_id(a);
+  if (id == OP_NONE || id != op_id(b) || op_n_results(a) != op_n_results(b) || !same_operands(a, b, id)) return false;
+  for (int i = 0; i < op_n_results(a); i++)
+    if (!type_equal(value_type(op_result(a, i)), value_type(op_result(b, i)))) return false;
+  for (int i = 0; i < op_attr_count(id); i++) {
+    const char *name = attr_table[op_table[id].first_attr + i].name;
+    if (op_attr(a, name).ptr != op_attr(b, name).ptr) return false;
+  }
+  return true;
+}
+
+/* --- place in the block ----------------------------------------------------------------------------------- */
+
 Op op_parent(Op op) { return mlirOperationGetParentOperation(op); }
 Block op_block(Op op) { return mlirOperationGetBlock(op); }
 Op op_next(Op op) { return mlirOperationGetNextInBlock(op); }

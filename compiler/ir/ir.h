@@ -84,6 +84,10 @@ Value op_result(Op op, int i);
 bool op_has_uses(Op op);
 void op_erase(Op op);           /* no result may have uses */
 Op op_clone_into(Builder *b, Op op, PtrMap *values); /* operands mapped through `values`, results entered there; keeps attributes and location */
+/* Same op, operands (in either order when commutative), result types and attributes of the table; pp.stage,
+ * pp.name and the location don't count. */
+bool op_same(Op a, Op b);
+uint64_t op_hash(Op op);        /* equal for ops that are the same */
 Op op_parent(Op op);
 Block op_block(Op op);
 Op op_next(Op op);
