@@ -129,10 +129,18 @@ static void print_comments_before(Printer *p, Loc end) {
   }
 }
 
-// The comments behind a token at `end`, on its line.
-static void print_comments_after(Printer *p, Loc end) {
+// The next comment, when it is behind a token at `end`, on its line and
+// before the next token.
+static const AstComment *trailing(const Printer *p, Loc end, Loc next_token) {
+  const AstComment *c = pending(p);
+  bool is_behind = c && c->loc.line == end.line && !c->own_line &&
+                   before(end, c->loc) && before(c->loc, next_token);
+  return is_behind ? c : NULL;
+}
+
+static void print_comments_after(Printer *p, Loc end, Loc next_token) {
   const AstComment *c;
-  while ((c = pending(p)) && c->loc.line == end.line && !c->own_line) {
+  while ((c = trailing(p, end, next_token))) {
     put(p, "  ");
     print_comment(p, c);
   }
@@ -409,8 +417,8 @@ static void print_open_block(Printer *p, const AstBlock *block) {
   p->reserve = 0;
   str_putc(p->out, '{');
   // Comments that stand before the `{` come first inside.
-  const AstComment *c = pending(p);
-  if (!c || !before(c->loc, block->loc)) print_comments_after(p, block->loc);
+  print_comments_after(p, block->loc,
+                       block->stmts.n ? block->stmts.at[0]->loc : block->end);
   p->last_line = 0;
   p->indent += INDENT;
   print_stmts(p, block);
@@ -659,9 +667,9 @@ static void print_stmts(Printer *p, const AstBlock *block) {
       print_stmt(p, s);
     }
     p->last_line = s->end.line;
-    const AstComment *c = pending(p);
-    after_simple = !first_block(s) && !(c && c->loc.line == s->end.line);
-    print_comments_after(p, s->end);
+    Loc next = i + 1 < block->stmts.n ? block->stmts.at[i + 1]->loc : block->end;
+    after_simple = !first_block(s) && !trailing(p, s->end, next);
+    print_comments_after(p, s->end, next);
   }
 }
 
@@ -686,9 +694,14 @@ static void print_entry(Printer *p, const AstTrainEntry *entry, int width) {
   put(p, ";");
 }
 
+// Where entry i starts, or the `}`.
+static Loc train_token(const AstTrain *train, int i) {
+  return i < train->entries.n ? train->entries.at[i].loc : train->end;
+}
+
 static void print_train(Printer *p, const AstTrain *train) {
   put(p, "train {");
-  print_comments_after(p, train->loc);
+  print_comments_after(p, train->loc, train_token(train, 0));
   p->last_line = 0;
   p->indent += INDENT;
   int width = longest_key(train);
@@ -699,7 +712,7 @@ static void print_train(Printer *p, const AstTrain *train) {
     start_line(p, p->indent);
     print_entry(p, entry, width);
     p->last_line = entry->end.line;
-    print_comments_after(p, entry->end);
+    print_comments_after(p, entry->end, train_token(train, i + 1));
   }
   print_comments_before(p, train->end);
   p->indent -= INDENT;
@@ -797,6 +810,7 @@ void dsl_print(const AstFile *file, Str *out_text) {
   Str text = {0};
   Printer p = {.out = &text, .file = file};
   bool after_simple = false;
+  const Loc end = {file->file_index, INT_MAX, 1};
   for (int i = 0; i < file->items.n; i++) {
     const AstItem *item = file->items.at[i];
     if (item_shares_line(&p, item, after_simple)) {
@@ -808,11 +822,10 @@ void dsl_print(const AstFile *file, Str *out_text) {
     }
     print_item(&p, item);
     p.last_line = item->end.line;
-    const AstComment *c = pending(&p);
-    after_simple = is_simple_item(item) && !(c && c->loc.line == item->end.line);
-    print_comments_after(&p, item->end);
+    Loc next = i + 1 < file->items.n ? file->items.at[i + 1]->loc : end;
+    after_simple = is_simple_item(item) && !trailing(&p, item->end, next);
+    print_comments_after(&p, item->end, next);
   }
-  const Loc end = {file->file_index, INT_MAX, 1};
   print_comments_before(&p, end);
   if (text.length > 0) str_putc(&text, '\n');
   str_append(out_text, str_text(&text), text.length);

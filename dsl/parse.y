@@ -95,9 +95,9 @@ file: items ;
 items:
     %empty
   | items item              { VEC_PUSH(p->arena, &p->file->items, $2); }
-  | items error ';'
-  | items error block
-  | items error '}'
+  | items error ';'         { yyerrok; }
+  | items error block       { yyerrok; }
+  | items error '}'         { yyerrok; }
   ;
 
 item:
@@ -128,8 +128,8 @@ item:
 entries:
     %empty                  { $$ = arena_alloc(p->arena, sizeof *$$); }
   | entries entry           { $$ = $1; VEC_PUSH(p->arena, &$$->entries, $2); }
-  | entries error ';'       { $$ = $1; }
-  | entries error block     { $$ = $1; }
+  | entries error ';'       { $$ = $1; yyerrok; }
+  | entries error block     { $$ = $1; yyerrok; }
   ;
 
 entry:
@@ -174,14 +174,14 @@ derivative:
 
 block:
     '{' stmts '}'           { $$ = $2; $$->loc = @1; $$->end = @3; }
-  | '{' stmts error '}'     { $$ = $2; $$->loc = @1; $$->end = @4; }
+  | '{' stmts error '}'     { $$ = $2; $$->loc = @1; $$->end = @4; yyerrok; }
   ;
 
 stmts:
     %empty                  { $$ = make_block(p); }
   | stmts stmt              { $$ = $1; block_add(p, $$, $2); }
-  | stmts error ';'         { $$ = $1; }
-  | stmts error block       { $$ = $1; }
+  | stmts error ';'         { $$ = $1; yyerrok; }
+  | stmts error block       { $$ = $1; yyerrok; }
   ;
 
 stmt:
@@ -448,7 +448,7 @@ static void dsl_yyerror(const Loc *loc, Parser *p, void *scanner, const char *me
 // What the parser could have gone on with, folded into what a reader would
 // say: a thing that starts an expression is "an expression".
 typedef struct {
-  bool semicolon, name, expression;
+  bool semicolon, name, expression, statement;
   yysymbol_kind_t others[4];
   int n_others;
 } Expected;
@@ -477,8 +477,10 @@ static Expected fold_expected(const yypcontext_t *context) {
   yysymbol_kind_t kinds[MANY];
   int n = yypcontext_expected_tokens(context, kinds, MANY);
   Expected expected = {0};
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
     if (kinds[i] == YYSYMBOL_INT) expected.expression = true;
+    if (kinds[i] == YYSYMBOL_RETURN) expected.statement = true;
+  }
   for (int i = 0; i < n; i++) {
     yysymbol_kind_t kind = kinds[i];
     if (kind == YYSYMBOL_NAME) expected.name = true;
@@ -529,6 +531,10 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parser *p, void *s
     // The place is where the ';' is missing, not where that was noticed.
     loc = p->before_end;
     str_puts(&text, "expected ';' before ");
+    put_found(&text, p, found);
+  } else if (expected.statement) {
+    bool at_end = found == YYSYMBOL_YYEOF;
+    str_puts(&text, at_end ? "expected '}' before " : "expected a statement before ");
     put_found(&text, p, found);
   } else if (expected.expression) {
     str_puts(&text, "expected an expression before ");

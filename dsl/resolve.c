@@ -58,7 +58,7 @@ static const char *const builtin_names[] = {
     // numbers and lists
     "div", "mod", "min", "max", "abs", "exp", "log", "sqrt", "pow", "sin",
     "cos", "tanh", "erf", "rsqrt", "floor", "ceil", "len", "append",
-    "pop_front", "reverse", "sort", "copy", "ascending", "print",
+    "pop_front", "reverse", "sort", "copy", "ascending", "all", "print",
     // tensors
     "sum", "mean", "select", "concat", "pad", "transpose", "permute",
     "reshape", "iota", "random", "gather", "cast", "shape", "dtype",
@@ -758,6 +758,13 @@ static void check_entries(Resolver *r, const AstTrain *train) {
                  train_keys[key].key);
 }
 
+// The others see the model and the data (loss, generate), hold a word
+// (nonfinite), or were reported.
+static bool sees_outer_names(const char *key) {
+  return find_train_key(key) >= 0 && strcmp(key, "loss") != 0 &&
+         strcmp(key, "generate") != 0 && strcmp(key, "nonfinite") != 0;
+}
+
 // `model net = net(…)` finds the module, so the model's name comes into sight
 // after its value.
 static void resolve_train(Resolver *r, const AstTrain *train) {
@@ -770,9 +777,7 @@ static void resolve_train(Resolver *r, const AstTrain *train) {
     declare(r, NAME_TRAIN, (AstName){train->loc, names[i]});
   open_scope(r);
   for (int i = 0; i < train->entries.n; i++)
-    if (find_train_key(train->entries.at[i].key) >= 0 &&
-        strcmp(train->entries.at[i].key, "loss") != 0 &&
-        strcmp(train->entries.at[i].key, "generate") != 0)
+    if (sees_outer_names(train->entries.at[i].key))
       resolve_args(r, train->entries.at[i].args);
   for (int i = 0; i < train->entries.n; i++) {
     const AstTrainEntry *entry = &train->entries.at[i];
