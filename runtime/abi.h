@@ -65,4 +65,14 @@ typedef enum { PP_ORDER_RANDOM, PP_ORDER_SEQUENTIAL, PP_ORDER_SHUFFLED, PP_ORDER
 
 typedef enum { PP_REDUCE_SUM, PP_REDUCE_MEAN, PP_REDUCE_MAX, PP_REDUCE_CONCAT } pp_output_kind;
 
+/* Attention takes this many query rows at a time. */
+enum { PP_ATTENTION_ROWS = 64 };
+
+/* Bytes of workspace of pp_attention_* (gradient 0) and pp_attention_grad_* (gradient 1), for t query and
+ * t_kv key positions; batch and heads share it. */
+static inline long long pp_attention_workspace_bytes(long long t, long long t_kv, int dtype_bytes, int gradient) {
+  long long rows = t < PP_ATTENTION_ROWS && !gradient ? t : PP_ATTENTION_ROWS;
+  return (rows * t_kv * dtype_bytes * (gradient ? 2 : 1) + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT;
+}
+
 #endif

@@ -1,7 +1,6 @@
 /* math.h against long double libm: every value of a stride over all f32 bit patterns, random and
  * structured f64 values, and the special cases. Prints the largest error of each function in ulps
  * and fails when one is over its stated bound. Links -lm; the functions under test do not use it. */
-#define _GNU_SOURCE
 #include "runtime/kernels/math.h"
 
 #include <stdio.h>
