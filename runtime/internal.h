@@ -278,6 +278,20 @@ pp_status pp_generate(pp_rank *rank);
 /* Index drawn from logits; uniform in [0, 1). temperature 0: the first largest. scratch: n values. */
 int64_t pp_sample(const double *logits, int64_t n, double temperature, int64_t top_k, double uniform, double *scratch);
 
+/* --- check.c: only with -DPP_CHECK ------------------------------------------------------------------ */
+
+#ifdef PP_CHECK
+void pp_check_start(pp_rank *rank);
+void pp_check_step(pp_rank *rank);
+void pp_check_point(pp_rank *rank); /* before each transfer operation and each task; once more at the end of a step */
+void pp_check_end(pp_rank *rank);
+#else
+static inline void pp_check_start(pp_rank *rank) { (void)rank; }
+static inline void pp_check_step(pp_rank *rank) { (void)rank; }
+static inline void pp_check_point(pp_rank *rank) { (void)rank; }
+static inline void pp_check_end(pp_rank *rank) { (void)rank; }
+#endif
+
 /* --- rank.c ------------------------------------------------------------------------------------- */
 
 struct pp_rank {
@@ -320,6 +334,7 @@ struct pp_rank {
   uint32_t waits_for;     /* transfer + 1 while it waits */
   int waits_for_send;
 
+  uint32_t check_point, check_life; /* of a checking build */
   pp_source *sources;     /* [n_data] */
   pp_tensors *init;
   unsigned char *kept;    /* gradients kept for --save-gradients */

@@ -25,7 +25,10 @@ static pp_status issue(pp_rank *rank, const pp_op *op) {
 }
 
 static pp_status issue_all(pp_rank *rank, const pp_op **at, unsigned n) {
-  for (const pp_op *end = *at + n; *at < end; ++*at) PP_TRY(issue(rank, *at));
+  for (const pp_op *end = *at + n; *at < end; ++*at) {
+    pp_check_point(rank);
+    PP_TRY(issue(rank, *at));
+  }
   return PP_OK;
 }
 
@@ -45,6 +48,7 @@ static pp_status run_action(pp_rank *rank, const pp_action *a, const pp_op **ops
   note_place(rank, a);
   PP_TRY(issue_all(rank, ops, a->n_before));
   if (rank->keeps && task->kind == PP_UPDATE) pp_gradients_keep(rank);
+  pp_check_point(rank);
   task->run(&call);
   PP_TRY(issue_all(rank, ops, a->n_after));
   rank->transport->progress(rank);
@@ -54,7 +58,9 @@ static pp_status run_action(pp_rank *rank, const pp_action *a, const pp_op **ops
 pp_status pp_run_actions(pp_rank *rank) {
   const pp_program *program = rank->program;
   const pp_op *ops = program->ops;
+  pp_check_step(rank);
   for (uint32_t i = 0; i < program->n_actions; i++) PP_TRY(run_action(rank, &program->actions[i], &ops));
+  pp_check_point(rank);
   return PP_OK;
 }
 
@@ -152,6 +158,7 @@ static pp_status prepare(pp_rank *rank, void *segment) {
   pp_matmul_set_threads(rank->options->threads);
   PP_TRY(rank->transport->connect(rank, segment));
   PP_TRY(pp_memory_create(rank));
+  pp_check_start(rank);
   PP_TRY(pp_watch_start(rank));
   PP_TRY(pp_data_open(rank));
   PP_TRY(pp_save_check(rank));
@@ -176,6 +183,7 @@ static void rank_destroy(pp_rank *rank) {
   pp_data_close(rank);
   pp_tensors_close(rank->init);
   free(rank->kept);
+  pp_check_end(rank);
   rank->transport->disconnect(rank);
   pp_memory_destroy(rank);
 }

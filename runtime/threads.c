@@ -1,5 +1,6 @@
-/* See threads.h. The segment is ordinary memory; each thread has its own handle, as each process has. */
-#include "threads.h"
+/* All ranks of a job as threads of one process, over the transport code of shared memory: ThreadSanitizer
+ * sees nothing across processes. The segment is ordinary memory; each thread has its own handle, as each process has. */
+#include "pp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
