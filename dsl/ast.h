@@ -355,6 +355,7 @@ struct AstFile {
   int file_index;    // in the Diag's sources; Loc.file of all its nodes
   const char *path;  // the source's name
   VEC(AstItem *) items;
+  VEC(AstItem *) uses;  // those of them that are ITEM_USE
   VEC(AstComment) comments;
   Map names;         // name → AstItem *, all items but uses and train
 };

@@ -397,6 +397,7 @@ AstItem *make_item(Parser *p, AstItemKind kind, Loc loc, Loc end,
 static void collect_names(Arena *arena, AstFile *file) {
   for (int i = 0; i < file->items.n; i++) {
     AstItem *item = file->items.at[i];
+    if (item->kind == ITEM_USE) VEC_PUSH(arena, &file->uses, item);
     if (item->kind == ITEM_USE || item->kind == ITEM_TRAIN) continue;
     if (!map_find(&file->names, item->name))
       map_put(arena, &file->names, item->name, item);

@@ -110,10 +110,8 @@ static AstFile *load_used(Loader *l, const AstFile *from, const AstItem *use) {
 }
 
 static void follow_uses(Loader *l, AstFile *file) {
-  for (int i = 0; i < file->items.n; i++) {
-    AstItem *item = file->items.at[i];
-    if (item->kind == ITEM_USE) item->use = load_used(l, file, item);
-  }
+  for (int i = 0; i < file->uses.n; i++)
+    file->uses.at[i]->use = load_used(l, file, file->uses.at[i]);
 }
 
 static const AstTrain *find_train(const AstFile *file) {
@@ -155,11 +153,10 @@ DslProgram *dsl_load_text(Arena *arena, Diag *diag, const char *name,
 AstItem *dsl_find_item(const AstFile *file, const char *name) {
   AstItem *own = map_get(&file->names, name);
   if (own) return own;
-  for (int i = 0; i < file->items.n; i++) {
-    const AstItem *item = file->items.at[i];
-    if (item->kind != ITEM_USE || !item->use || item->use == file) continue;
-    AstItem *used = map_get(&item->use->names, name);
-    if (used) return used;
+  for (int i = 0; i < file->uses.n; i++) {
+    const AstFile *used = file->uses.at[i]->use;
+    AstItem *item = used ? map_get(&used->names, name) : NULL;
+    if (item) return item;
   }
   return NULL;
 }

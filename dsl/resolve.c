@@ -119,10 +119,6 @@ static void declare_all(Resolver *r, NameKind kind, AstNames names) {
 
 // --- names said ------------------------------------------------------------
 
-static bool is_use(const AstItem *item) {
-  return item->kind == ITEM_USE && item->use;
-}
-
 static void guess_in_file(StrGuess *guess, const AstFile *file,
                           const AstItem **out_item) {
   for (int i = 0; i < file->names.n; i++)
@@ -140,9 +136,9 @@ static void note_guess(Resolver *r, Loc loc, const char *name) {
         place = ((const Name *)s->names.entries[i].value)->loc;
   const AstItem *item = NULL;
   guess_in_file(&guess, r->file, &item);
-  for (int i = 0; i < r->file->items.n; i++)
-    if (is_use(r->file->items.at[i]))
-      guess_in_file(&guess, r->file->items.at[i]->use, &item);
+  for (int i = 0; i < r->file->uses.n; i++)
+    if (r->file->uses.at[i]->use)
+      guess_in_file(&guess, r->file->uses.at[i]->use, &item);
   if (item) place = item->name_loc;
   for (int i = 0; i < N_BUILTINS; i++)
     if (str_guess_try(&guess, builtin_names[i])) place = loc;
@@ -171,6 +167,7 @@ static void report_unknown(Resolver *r, Loc loc, const char *name) {
   if (map_get(&r->unknown, name)) return;
   map_put(r->arena, &r->unknown, name, (void *)name);
   diag_error(r->diag, loc, "unknown name '%s'", name);
+  if (diag_is_full(r->diag)) return;
   for (int i = 0; i < dsl_library_count; i++) {
     if (!library_declares(dsl_library[i].text, name)) continue;
     diag_note(r->diag, loc, "the library has it: 'use %s;'",
@@ -185,10 +182,9 @@ static void report_unknown(Resolver *r, Loc loc, const char *name) {
 static const AstItem *find_item(Resolver *r, Loc loc, const char *name) {
   AstItem *item = dsl_find_item(r->file, name);
   if (!item || item->file == r->file) return item;
-  for (int i = 0; i < r->file->items.n; i++) {
-    const AstItem *use = r->file->items.at[i];
-    if (!is_use(use) || use->use == r->file) continue;
-    const AstItem *other = map_get(&use->use->names, name);
+  for (int i = 0; i < r->file->uses.n; i++) {
+    const AstFile *used = r->file->uses.at[i]->use;
+    const AstItem *other = used ? map_get(&used->names, name) : NULL;
     if (!other || other->file == item->file) continue;
     diag_error(r->diag, loc, "'%s' is declared by two used files", name);
     diag_note(r->diag, item->name_loc, "here");
