@@ -242,6 +242,8 @@ static const char *running_pass;  // for bug() alone
 
 void bug_set_pass(const char *pass_name) { running_pass = pass_name; }
 
+const char *bug_pass(void) { return running_pass; }
+
 void bug_at(const char *file, int line, const char *format, ...) {
   fprintf(stderr, "ppc: internal error at %s:%d", file, line);
   if (running_pass) fprintf(stderr, " in pass %s", running_pass);

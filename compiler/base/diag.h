@@ -82,3 +82,4 @@ _Noreturn void bug_at(const char *file, int line, const char *format, ...)
 // What bug() names besides file and line, e.g. the running pass; a string
 // constant or NULL.
 void bug_set_pass(const char *pass_name);
+const char *bug_pass(void);
