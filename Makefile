@@ -88,6 +88,14 @@ test: setup
 check: bin/ppc $(UNITS) $(RUNITS)
 	@testdata/run $(UNITS) $(RUNITS) testdata
 
+demo: setup
+	@$(MAKE) --no-print-directory bin/ppc
+	@testdata/demo
+
+# Longer than the tests.
+fuzz: $(B)/test/compiler/driver/fuzz
+	$(B)/test/compiler/driver/fuzz 200000
+
 clean:
 	rm -rf $(B) bin
 
@@ -100,4 +108,4 @@ format:
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
 
-.PHONY: all setup test check clean install format
+.PHONY: all setup test check demo fuzz clean install format
