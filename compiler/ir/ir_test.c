@@ -359,7 +359,7 @@ static void bench(int n) {
   FILE *out = fopen("/dev/null", "w");
   ir_print(out, f.ir, ir_top(f.ir), false);
   lap("print");
-  if (0) ir_print_pretty(out, f.ir, ir_top(f.ir), (PrettyOptions){-1, -1});
+  ir_print_pretty(out, f.ir, ir_top(f.ir), (PrettyOptions){-1, -1});
   lap("print_pretty");
   fclose(out);
   printf("%ld\n", sum);

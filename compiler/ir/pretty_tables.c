@@ -1,0 +1,287 @@
+/* The parts of the form for people that are tables: a row a parameter, a data source, an action of a
+ * rank, a transfer. */
+#include <math.h>
+#include <string.h>
+
+#include "compiler/ir/internal.h"
+#include "compiler/ir/pretty.h"
+
+/* --- texts ---------------------------------------------------------------------------------------- */
+
+const char *pretty_kind(int64_t kind) {
+  static const char *const names[PP_TASK_KIND_COUNT] = {
+      [PP_FWD] = "fwd",       [PP_BWD] = "bwd",       [PP_BWD_INPUT] = "bwd_input", [PP_BWD_WEIGHT] = "bwd_weight",
+      [PP_FINISH] = "finish", [PP_DECIDE] = "decide", [PP_UPDATE] = "update",       [PP_REFRESH] = "refresh"};
+  return kind >= 0 && kind < PP_TASK_KIND_COUNT ? names[kind] : "?";
+}
+
+/* "h.0: x (gpt2.pp:12)" without the place, and fit to stand for a value. */
+const char *pretty_value(const Pretty *p, int64_t id) {
+  if (id < 0 || id >= p->n_value_names) return arena_printf(p->tmp, "value%lld", (long long)id);
+  const char *text = p->value_names[id], *end = strstr(text, " (");
+  const char *name = end ? arena_strndup(p->tmp, text, (size_t)(end - text)) : text;
+  static const char gradient[] = "gradient of ", adjoint[] = "adjoint: ", output[] = "output ";
+  if (str_starts_with(name, gradient)) return arena_printf(p->tmp, "gradient(%s)", name + strlen(gradient));
+  if (str_starts_with(name, adjoint)) return arena_printf(p->tmp, "d%s", name + strlen(adjoint));
+  if (str_starts_with(name, output)) return arena_printf(p->tmp, "outputs(%s)", name + strlen(output));
+  return name;
+}
+
+const char *pretty_place(const Pretty *p, Loc loc) {
+  if (loc.line <= 0) return "";
+  const char *name = diag_source_name(ir_diag(p->ir), loc.file), *slash = strrchr(name, '/');
+  return arena_printf(p->tmp, "%s:%d", slash ? slash + 1 : name, loc.line);
+}
+
+const char *pretty_number(const Pretty *p, double v) {
+  char text[40];
+  snprintf(text, sizeof text, "%.9g", v);
+  return arena_strdup(p->tmp, text);
+}
+
+static bool on_rank(const Pretty *p, int64_t stage) {
+  return p->options.rank < 0 || stage >= p->n_stage_ranks || p->stage_ranks[stage] == p->options.rank;
+}
+
+bool pretty_wants_stage(const Pretty *p, int64_t stage) {
+  return (p->options.stage < 0 || p->options.stage == stage) && on_rank(p, stage);
+}
+
+/* --- aligned rows ----------------------------------------------------------------------------------- */
+
+/* Characters, not bytes. */
+static int width(const char *text) {
+  int n = 0;
+  for (; *text; text++) n += (*text & 0xC0) != 0x80;
+  return n;
+}
+
+void pretty_print_rows(const Pretty *p, const PrettyRows *rows, const char *indent, int limit) {
+  int widths[PRETTY_COLUMNS] = {0};
+  for (int i = 0; i < rows->n; i++)
+    for (int c = 0; c < PRETTY_COLUMNS && !rows->at[i].whole; c++) {
+      int n = rows->at[i].cells[c] ? width(rows->at[i].cells[c]) : 0;
+      if (n > widths[c]) widths[c] = n < limit ? n : limit;
+    }
+  for (int i = 0; i < rows->n; i++) {
+    int gap = 0; /* spaces owed before the next cell that is not empty */
+    fputs(indent, p->out);
+    for (int c = 0; c < PRETTY_COLUMNS; c++) {
+      const char *cell = rows->at[i].cells[c] ? rows->at[i].cells[c] : "";
+      int n = width(cell);
+      if (n) fprintf(p->out, "%*s%s", gap, "", cell), gap = 0;
+      if (widths[c]) gap += n < widths[c] ? widths[c] - n + 2 : 2;
+    }
+    fputc('\n', p->out);
+  }
+}
+
+static const char *ints_text(const Pretty *p, Op op, const char *attr) {
+  int64_t n;
+  const int64_t *v = op_ints(p->tmp, op, attr, &n);
+  Str s = {0};
+  for (int64_t i = 0; i < n; i++) str_printf(&s, "%s%lld", i ? " " : "", (long long)v[i]);
+  const char *text = arena_strdup(p->tmp, str_text(&s));
+  str_free(&s);
+  return text;
+}
+
+/* --- the whole, parameters, data ------------------------------------------------------------------------ */
+
+static void say(Str *s, const char *format, Op top, const char *attr) {
+  int64_t v = op_int(top, attr, -1);
+  if (v >= 0) str_printf(s, format, s->length ? ", " : "", (long long)v);
+}
+
+void pretty_header(const Pretty *p, Op top) {
+  Str s = {0};
+  const char *file = op_string(p->tmp, top, "pp.file"), *dtype = op_string(p->tmp, top, "pp.dtype");
+  const char *schedule = op_string(p->tmp, top, "pp.schedule");
+  if (dtype) str_puts(&s, dtype);
+  say(&s, "%s%lld stages", top, "pp.stages");
+  say(&s, "%s%lld ranks", top, "pp.ranks");
+  say(&s, "%s%lld microbatches", top, "pp.microbatches");
+  say(&s, "%sof %lld", top, "pp.microbatch");
+  if (schedule) str_printf(&s, "%s%s", s.length ? ", " : "", schedule);
+  say(&s, "%s%lld steps", top, "pp.steps");
+  if (file) fprintf(p->out, "%s: ", file);
+  if (file || s.length) fprintf(p->out, "%s\n", str_text(&s));
+  str_free(&s);
+}
+
+static bool has_stage(const Pretty *p, Op parameter) {
+  int64_t n;
+  const int64_t *stages = op_ints(p->tmp, parameter, "stages", &n);
+  if (!stages) return true;
+  for (int64_t i = 0; i < n; i++)
+    if (pretty_wants_stage(p, stages[i])) return true;
+  return pretty_wants_stage(p, op_int(parameter, "owner", 0));
+}
+
+static const char *init_text(const Pretty *p, Op op) {
+  const char *init = op_string(p->tmp, op, "init");
+  if (!strcmp(init, "zeros") || !strcmp(init, "ones")) return init;
+  return arena_printf(p->tmp, "%s(%s, %s)", init, pretty_number(p, op_float(op, "a", 0)), pretty_number(p, op_float(op, "b", 0)));
+}
+
+static const char *place_comment(const Pretty *p, Loc loc) {
+  const char *place = pretty_place(p, loc);
+  return *place ? arena_printf(p->tmp, "# %s", place) : "";
+}
+
+static PrettyRow parameter_row(const Pretty *p, Op op) {
+  PrettyRow row = {.cells = {op_string(p->tmp, op, "sym"), type_text(p->tmp, op_type_attr(op, "type")), init_text(p, op)}};
+  int64_t owner = op_int(op, "owner", -1), n;
+  op_ints(p->tmp, op, "stages", &n);
+  if (owner >= 0) row.cells[3] = arena_printf(p->tmp, "stage %lld", (long long)owner);
+  if (n > 1) row.cells[4] = arena_printf(p->tmp, "used in %s", ints_text(p, op, "stages"));
+  row.cells[5] = place_comment(p, op_loc(p->ir, op));
+  return row;
+}
+
+void pretty_parameters(const Pretty *p, Op top) {
+  PrettyRows rows = {0};
+  for (Op op = mlirBlockGetFirstOperation(module_body(top)); !op_is_null(op); op = op_next(op))
+    if (op_id(op) == OP_PARAMETER && has_stage(p, op)) VEC_PUSH(p->tmp, &rows, parameter_row(p, op));
+  if (rows.n) fputs("\nparameters\n", p->out);
+  pretty_print_rows(p, &rows, "  ", 48);
+}
+
+static PrettyRow source_row(const Pretty *p, Op op) {
+  const char *path = op_string(p->tmp, op, "path"), *kind = op_string(p->tmp, op, "kind");
+  PrettyRow row = {.cells = {op_string(p->tmp, op, "sym"), type_text(p->tmp, op_type_attr(op, "type"))}};
+  row.cells[2] = *path ? arena_printf(p->tmp, "%s(\"%s\")", kind, path) : kind;
+  row.cells[3] = op_string(p->tmp, op, "order");
+  int64_t vocabulary = op_int(op, "vocabulary", 0);
+  if (vocabulary > 0) row.cells[4] = arena_printf(p->tmp, "vocabulary %lld", (long long)vocabulary);
+  row.cells[5] = place_comment(p, op_loc(p->ir, op));
+  return row;
+}
+
+void pretty_sources(const Pretty *p, Op top) {
+  PrettyRows rows = {0};
+  for (Op op = mlirBlockGetFirstOperation(module_body(top)); !op_is_null(op); op = op_next(op))
+    if (op_id(op) == OP_SOURCE) VEC_PUSH(p->tmp, &rows, source_row(p, op));
+  if (rows.n) fputs("\ndata\n", p->out);
+  pretty_print_rows(p, &rows, "  ", 60);
+}
+
+/* --- ranks and transfers ------------------------------------------------------------------------------------ */
+
+enum { TRANSFER_NUMBERS = 5, ACTION_NUMBERS = 3, OP_NUMBERS = 3 };
+
+static const int64_t *transfer_table(const Pretty *p, Op top, int64_t *out_n) {
+  OpVec all = {0};
+  for (Op op = mlirBlockGetFirstOperation(module_body(top)); !op_is_null(op); op = op_next(op))
+    if (op_id(op) == OP_TRANSFERS) VEC_PUSH(p->tmp, &all, op);
+  *out_n = 0;
+  if (!all.n) return NULL;
+  const int64_t *table = op_ints(p->tmp, all.at[0], "table", out_n);
+  *out_n /= TRANSFER_NUMBERS;
+  return table;
+}
+
+/* "x:3": value x of microbatch 3; "control" when it is of the step. */
+static const char *item_text(const Pretty *p, const int64_t *transfer) {
+  const char *name = pretty_value(p, transfer[0]);
+  return transfer[1] < 0 ? name : arena_printf(p->tmp, "%s:%lld", name, (long long)transfer[1]);
+}
+
+static void add_transfer(const Pretty *p, Str *s, int64_t what, const int64_t *t) {
+  const char *item = item_text(p, t);
+  if (s->length) str_puts(s, ", ");
+  switch (what) {
+    case PP_POST_RECEIVE: str_printf(s, "receive %s from %lld", item, (long long)t[2]); break;
+    case PP_POST_SEND: str_printf(s, "send %s to %lld", item, (long long)t[3]); break;
+    case PP_AWAIT_RECEIVE: str_printf(s, "await %s", item); break;
+    case PP_AWAIT_SEND: str_printf(s, "await sent %s to %lld", item, (long long)t[3]); break;
+    default: str_printf(s, "?%lld %s", (long long)what, item);
+  }
+}
+
+typedef struct {
+  const int64_t *ops, *table;
+  int64_t n_ops, n_table, next; /* ops are sorted by position: one walk */
+} Cursor;
+
+static const char *transfers_at(const Pretty *p, Cursor *c, int64_t position) {
+  Str s = {0};
+  for (; c->next < c->n_ops && c->ops[c->next * OP_NUMBERS] <= position; c->next++) {
+    const int64_t *op = c->ops + c->next * OP_NUMBERS;
+    if (op[0] == position && op[2] >= 0 && op[2] < c->n_table) add_transfer(p, &s, op[1], c->table + op[2] * TRANSFER_NUMBERS);
+  }
+  const char *text = arena_strdup(p->tmp, str_text(&s));
+  str_free(&s);
+  return text;
+}
+
+static PrettyRow action_row(const Pretty *p, int64_t i, const int64_t *a, const char *before, const char *after, Loc line) {
+  PrettyRow row = {.cells = {arena_printf(p->tmp, "%lld", (long long)i), pretty_kind(a[0]),
+                             arena_printf(p->tmp, "stage %lld", (long long)a[1])}};
+  row.cells[3] = a[2] < 0 ? "" : arena_printf(p->tmp, "microbatch %lld", (long long)a[2]);
+  row.cells[4] = *before ? arena_printf(p->tmp, "before: %s", before) : "";
+  row.cells[5] = *after ? arena_printf(p->tmp, "after: %s", after) : "";
+  row.cells[6] = place_comment(p, line);
+  return row;
+}
+
+static const char *stages_on(const Pretty *p, int64_t rank) {
+  Str s = {0};
+  for (int64_t i = 0; i < p->n_stage_ranks; i++)
+    if (p->stage_ranks[i] == rank) str_printf(&s, "%s%lld", s.length ? " " : "", (long long)i);
+  const char *text = arena_strdup(p->tmp, str_text(&s));
+  str_free(&s);
+  return text;
+}
+
+static void print_rank(const Pretty *p, Op op, const int64_t *table, int64_t n_table) {
+  int64_t n, n_lines, rank = op_int(op, "rank", 0);
+  const int64_t *actions = op_ints(p->tmp, op, "actions", &n);
+  const Loc *lines = op_lines(p->ir, p->tmp, op, "lines", &n_lines);
+  Cursor c = {.table = table, .n_table = n_table};
+  c.ops = op_ints(p->tmp, op, "ops", &c.n_ops);
+  c.n_ops /= OP_NUMBERS;
+  n /= ACTION_NUMBERS;
+  fprintf(p->out, "\nrank %lld, stages %s: %lld actions\n", (long long)rank, stages_on(p, rank), (long long)n);
+  PrettyRows rows = {0};
+  for (int64_t i = 0; i < n; i++) {
+    const char *before = transfers_at(p, &c, 2 * i), *after = transfers_at(p, &c, 2 * i + 1);
+    Loc line = i < n_lines ? lines[i] : (Loc){0};
+    if (p->options.stage < 0 || actions[3 * i + 1] == p->options.stage)
+      VEC_PUSH(p->tmp, &rows, action_row(p, i, actions + 3 * i, before, after, line));
+  }
+  pretty_print_rows(p, &rows, "  ", 72);
+}
+
+void pretty_ranks(const Pretty *p, Op top) {
+  int64_t n_table;
+  const int64_t *table = transfer_table(p, top, &n_table);
+  for (Op op = mlirBlockGetFirstOperation(module_body(top)); !op_is_null(op); op = op_next(op)) {
+    if (op_id(op) != OP_RANK || (p->options.rank >= 0 && op_int(op, "rank", 0) != p->options.rank)) continue;
+    if (p->options.stage >= 0 && p->options.stage < p->n_stage_ranks &&
+        p->stage_ranks[p->options.stage] != op_int(op, "rank", 0))
+      continue;
+    print_rank(p, op, table, n_table);
+  }
+}
+
+static bool wants_transfer(const Pretty *p, const int64_t *t) {
+  int64_t rank = p->options.rank;
+  if (rank < 0 && p->options.stage >= 0 && p->options.stage < p->n_stage_ranks) rank = p->stage_ranks[p->options.stage];
+  return rank < 0 || t[2] == rank || t[3] == rank;
+}
+
+void pretty_transfers(const Pretty *p, Op top) {
+  int64_t n;
+  const int64_t *table = transfer_table(p, top, &n);
+  PrettyRows rows = {0};
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t *t = table + i * TRANSFER_NUMBERS;
+    if (!wants_transfer(p, t)) continue;
+    VEC_PUSH(p->tmp, &rows, (PrettyRow){.cells = {arena_printf(p->tmp, "%lld", (long long)i), item_text(p, t),
+             arena_printf(p->tmp, "rank %lld → rank %lld", (long long)t[2], (long long)t[3]),
+             arena_printf(p->tmp, "made by action %lld", (long long)t[4])}});
+  }
+  if (rows.n) fputs("\ntransfers, in their total order\n", p->out);
+  pretty_print_rows(p, &rows, "  ", 48);
+}
