@@ -320,6 +320,27 @@ static void test_functions(void) {
   end(&f);
 }
 
+/* --- the form for people ----------------------------------------------------------------------------------- */
+
+static void test_pretty(void) {
+  Fixture f = start();
+  build_all(&f);
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ir_print_pretty(out, f.ir, ir_top(f.ir), (PrettyOptions){-1, -1});
+  fclose(out);
+  static const char *const wanted[] = {
+      "  w      f32[8, 16]  normal(0, 0.02)  # m.pp:1\n", "text  i32[4]  bytes(\"corpus.txt\")  random  vocabulary 256",
+      "  compare_1 = in0 < inf ", "matmul_1 = matmul(in0, w) ", "  gradient(w) += matmul(in0ᵀ, matmul_1)", "# m.pp:3\n",
+      "gather_1 = gather(table, text)", "  m(w) := state_1", "add_1 = in0 + in0 ", "bool[4, 8]", "attention_1, lse = attention("};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+    if (!strstr(text, wanted[i])) fprintf(stderr, "not in the text: %s\n", wanted[i]), failed++;
+  if (failed) fputs(text, stderr);
+  free(text);
+  end(&f);
+}
+
 /* --- times ----------------------------------------------------------------------------------------------- */
 
 static double now(void) {
@@ -375,7 +396,8 @@ int main(int argc, char **argv) {
                {"reads_back", test_reads_back},
                {"inference_errors", test_inference_errors},
                {"verifier", test_verifier},
-               {"functions", test_functions}};
+               {"functions", test_functions},
+               {"pretty", test_pretty}};
   int bad = 0;
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
     failed = 0;

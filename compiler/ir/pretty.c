@@ -28,12 +28,12 @@ static void set_name(Printer *w, Value v, const char *text) {
   ptrmap_put(w->p->tmp, &w->names, v.ptr, (void *)(uintptr_t)text);
 }
 
-/* "x", then "x_2", "x_3": a name is given once. */
-static const char *fresh_name(Printer *w, const char *base) {
+/* "x", then "x_2", "x_3": a name is given once. `numbered`: from "x_1" on. */
+static const char *fresh_name(Printer *w, const char *base, bool numbered) {
   for (;;) {
     intptr_t n = (intptr_t)map_get(&w->counts, base) + 1;
     map_put(w->p->tmp, &w->counts, base, (void *)n);
-    if (n == 1) return base;
+    if (n == 1 && !numbered) return base;
     const char *name = arena_printf(w->p->tmp, "%s_%d", base, (int)n);
     if (map_find(&w->counts, name)) continue; /* the source says it that way */
     map_put(w->p->tmp, &w->counts, name, (void *)1);
@@ -219,11 +219,12 @@ static const char *results_text(Printer *w, Op op, OpId id) {
   static const char *const attention[] = {"out", "lse"}, *const grads[] = {"dq", "dk", "dv"};
   Str s = {0};
   int n = op_n_results(op);
+  bool named = op_string(w->p->tmp, op, "pp.name") != NULL;
   for (int i = 0; i < n; i++) {
     const char *base = base_name(w, op, id);
     if (id == OP_ATTENTION && i > 0) base = attention[i];
     if (id == OP_ATTENTION_GRAD) base = grads[i];
-    const char *name = fresh_name(w, base);
+    const char *name = fresh_name(w, base, !named && id != OP_ATTENTION_GRAD && i == 0);
     set_name(w, op_result(op, i), name);
     str_printf(&s, "%s%s", i ? ", " : "", name);
   }
@@ -307,12 +308,22 @@ static const char *function_title(const Pretty *p, Op func, int stage) {
 static const char *argument_name(Printer *w, Op func, int i, const int64_t *ids, int64_t n_ids) {
   const Pretty *p = w->p;
   const char *name = func_name(p->tmp, func);
-  if (i < n_ids) return fresh_name(w, pretty_value(p, ids[i]));
+  if (i < n_ids) return fresh_name(w, pretty_value(p, ids[i]), false);
   if (!strcmp(name, "clip")) return "norm";
   if (!strcmp(name, "rate")) return "step";
   if (str_starts_with(name, "update.") && i < 2) return i ? "g" : "p";
   if (str_starts_with(name, "update.") && i == func_n_args(func) - 1) return "step";
   return arena_printf(p->tmp, "in%d", i);
+}
+
+static const char *from(const Pretty *p, int64_t id) {
+  bool known = id >= 0 && id < p->n_value_names && p->makers[id];
+  return known ? arena_printf(p->tmp, "from %s", p->makers[id]) : "";
+}
+
+static const char *to(const Pretty *p, int64_t id) {
+  bool known = id >= 0 && id < p->n_value_names && p->users[id];
+  return known ? arena_printf(p->tmp, "to %s", p->users[id]) : "";
 }
 
 /* Rows "in  x  f32[4, 8]" of a task; other functions have their arguments in one line. */
@@ -324,12 +335,12 @@ static void print_interface(Printer *w, Op func) {
   for (int i = 0; i < func_n_args(func); i++) {
     const char *name = argument_name(w, func, i, in, n_in);
     set_name(w, func_arg(func, i), name);
-    VEC_PUSH(p->tmp, &rows, (PrettyRow){.cells = {"in:", name, type_text(p->tmp, value_type(func_arg(func, i)))}});
+    VEC_PUSH(p->tmp, &rows, (PrettyRow){.cells = {"in:", name, type_text(p->tmp, value_type(func_arg(func, i))), from(p, i < n_in ? in[i] : -1)}});
   }
   Op ret = func_return_op(func);
   for (int i = 0; i < n_out; i++)
-    VEC_PUSH(p->tmp, &rows, (PrettyRow){.cells = {"out:", pretty_value(p, out[i]), type_text(p->tmp, value_type(op_operand(ret, i)))}});
-  pretty_print_rows(p, &rows, "  ", 48);
+    VEC_PUSH(p->tmp, &rows, (PrettyRow){.cells = {"out:", pretty_value(p, out[i]), type_text(p->tmp, value_type(op_operand(ret, i))), to(p, out[i])}});
+  pretty_print_rows(p, &rows, "  ", 8, 40);
 }
 
 static void print_function(const Pretty *p, Op func, int stage) {
@@ -341,7 +352,7 @@ static void print_function(const Pretty *p, Op func, int stage) {
   print_interface(&w, func);
   OpVec ops = block_ops(p->tmp, func_body(func));
   for (int i = 0; i < ops.n; i++) print_op(&w, ops.at[i]);
-  pretty_print_rows(p, &w.rows, "  ", 76);
+  pretty_print_rows(p, &w.rows, "  ", 64, 24);
 }
 
 /* --- modules -------------------------------------------------------------------------------------------------- */
@@ -385,22 +396,9 @@ static void print_top(const Pretty *p, Op top) {
   pretty_transfers(p, top);
 }
 
-static void read_names(Pretty *p, Op top) {
-  const char *text = op_string(p->tmp, top, "pp.value_names");
-  VEC(const char *) names = {0};
-  while (text && *text) {
-    size_t n = strcspn(text, "\n");
-    VEC_PUSH(p->tmp, &names, arena_strndup(p->tmp, text, n));
-    text += n + (text[n] == '\n');
-  }
-  p->value_names = names.at;
-  p->n_value_names = names.n;
-  p->stage_ranks = op_ints(p->tmp, top, "pp.stage_ranks", &p->n_stage_ranks);
-}
-
 void ir_print_pretty(FILE *out, Ir *ir, Op op, PrettyOptions options) {
   Pretty p = {.ir = ir, .out = out, .tmp = arena_create(), .options = options};
-  read_names(&p, ir_top(ir));
+  pretty_read_values(&p, ir_top(ir));
   if (op_is_func(op))
     print_function(&p, op, is_module(op_parent(op)) ? op_stage(op_parent(op)) : -1);
   else if (op.ptr == ir_top(ir).ptr)

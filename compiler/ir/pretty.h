@@ -13,6 +13,7 @@ typedef struct {
   PrettyOptions options;
   const char *const *value_names; /* of values that cross tasks, from pp.value_names */
   int64_t n_value_names;
+  const char **makers, **users;   /* of each of them: "stage 0 fwd", "stage 0 bwd, stage 1 fwd"; null: unknown */
   const int64_t *stage_ranks;     /* null before `schedule` */
   int64_t n_stage_ranks;
 } Pretty;
@@ -21,16 +22,18 @@ const char *pretty_kind(int64_t kind);                      /* "fwd" */
 const char *pretty_value(const Pretty *p, int64_t id);      /* the name of a crossing value */
 const char *pretty_place(const Pretty *p, Loc loc);         /* "gpt2.pp:12", "" without a place */
 const char *pretty_number(const Pretty *p, double v);       /* 1, 0.5, 1e-05 */
+void pretty_read_values(Pretty *p, Op top);                 /* fills names, makers, users, stage_ranks */
 bool pretty_wants_stage(const Pretty *p, int64_t stage);    /* the filter, by stage and by its rank */
 
-/* Rows of left-aligned cells, columns as wide as their widest cell (up to `limit` bytes). */
+/* Rows of left-aligned cells, columns as wide as their widest cell, but no wider than `first` (the first
+ * one) or `rest` characters: longer cells push the rest of their row to the right. */
 enum { PRETTY_COLUMNS = 8 };
 typedef struct {
   const char *cells[PRETTY_COLUMNS];
   bool whole; /* only the first cell, printed as it is, with no say in the widths */
 } PrettyRow;
 typedef VEC(PrettyRow) PrettyRows;
-void pretty_print_rows(const Pretty *p, const PrettyRows *rows, const char *indent, int limit);
+void pretty_print_rows(const Pretty *p, const PrettyRows *rows, const char *indent, int first, int rest);
 
 void pretty_header(const Pretty *p, Op top);
 void pretty_parameters(const Pretty *p, Op top);

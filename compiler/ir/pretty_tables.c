@@ -39,6 +39,47 @@ const char *pretty_number(const Pretty *p, double v) {
   return arena_strdup(p->tmp, text);
 }
 
+/* --- who makes and who uses a value ------------------------------------------------------------------- */
+
+static void add_user(Pretty *p, const char **slot, const char *text) {
+  *slot = *slot ? arena_printf(p->tmp, "%s, %s", *slot, text) : text;
+}
+
+static void read_task(Pretty *p, Op func, int stage) {
+  int64_t n;
+  const char *text = arena_printf(p->tmp, "stage %d %s", stage, pretty_kind(op_int(func, "pp.kind", -1)));
+  const int64_t *in = op_ints(p->tmp, func, "pp.in", &n);
+  for (int64_t i = 0; i < n; i++)
+    if (in[i] >= 0 && in[i] < p->n_value_names) add_user(p, &p->users[in[i]], text);
+  const int64_t *out = op_ints(p->tmp, func, "pp.out", &n);
+  for (int64_t i = 0; i < n; i++)
+    if (out[i] >= 0 && out[i] < p->n_value_names && !p->makers[out[i]]) p->makers[out[i]] = text;
+}
+
+static void read_names(Pretty *p, Op top) {
+  const char *text = op_string(p->tmp, top, "pp.value_names");
+  VEC(const char *) names = {0};
+  while (text && *text) {
+    size_t n = strcspn(text, "\n");
+    VEC_PUSH(p->tmp, &names, arena_strndup(p->tmp, text, n));
+    text += n + (text[n] == '\n');
+  }
+  p->value_names = names.at;
+  p->n_value_names = names.n;
+}
+
+void pretty_read_values(Pretty *p, Op top) {
+  read_names(p, top);
+  p->stage_ranks = op_ints(p->tmp, top, "pp.stage_ranks", &p->n_stage_ranks);
+  p->makers = arena_alloc_array(p->tmp, (size_t)p->n_value_names, sizeof *p->makers);
+  p->users = arena_alloc_array(p->tmp, (size_t)p->n_value_names, sizeof *p->users);
+  for (Op op = mlirBlockGetFirstOperation(module_body(top)); !op_is_null(op); op = op_next(op)) {
+    if (op_is_func(op) || op_id(op) != OP_NONE) continue;
+    OpVec funcs = ir_funcs(p->tmp, op);
+    for (int i = 0; i < funcs.n; i++) read_task(p, funcs.at[i], op_stage(op));
+  }
+}
+
 static bool on_rank(const Pretty *p, int64_t stage) {
   return p->options.rank < 0 || stage >= p->n_stage_ranks || p->stage_ranks[stage] == p->options.rank;
 }
@@ -56,11 +97,12 @@ static int width(const char *text) {
   return n;
 }
 
-void pretty_print_rows(const Pretty *p, const PrettyRows *rows, const char *indent, int limit) {
+void pretty_print_rows(const Pretty *p, const PrettyRows *rows, const char *indent, int first, int rest) {
   int widths[PRETTY_COLUMNS] = {0};
   for (int i = 0; i < rows->n; i++)
     for (int c = 0; c < PRETTY_COLUMNS && !rows->at[i].whole; c++) {
       int n = rows->at[i].cells[c] ? width(rows->at[i].cells[c]) : 0;
+      int limit = c ? rest : first;
       if (n > widths[c]) widths[c] = n < limit ? n : limit;
     }
   for (int i = 0; i < rows->n; i++) {
@@ -101,7 +143,8 @@ void pretty_header(const Pretty *p, Op top) {
   say(&s, "%s%lld stages", top, "pp.stages");
   say(&s, "%s%lld ranks", top, "pp.ranks");
   say(&s, "%s%lld microbatches", top, "pp.microbatches");
-  say(&s, "%sof %lld", top, "pp.microbatch");
+  int64_t size = op_int(top, "pp.microbatch", -1);
+  if (size > 0) str_printf(&s, " of %lld", (long long)size);
   if (schedule) str_printf(&s, "%s%s", s.length ? ", " : "", schedule);
   say(&s, "%s%lld steps", top, "pp.steps");
   if (file) fprintf(p->out, "%s: ", file);
@@ -144,7 +187,7 @@ void pretty_parameters(const Pretty *p, Op top) {
   for (Op op = mlirBlockGetFirstOperation(module_body(top)); !op_is_null(op); op = op_next(op))
     if (op_id(op) == OP_PARAMETER && has_stage(p, op)) VEC_PUSH(p->tmp, &rows, parameter_row(p, op));
   if (rows.n) fputs("\nparameters\n", p->out);
-  pretty_print_rows(p, &rows, "  ", 48);
+  pretty_print_rows(p, &rows, "  ", 48, 48);
 }
 
 static PrettyRow source_row(const Pretty *p, Op op) {
@@ -163,7 +206,7 @@ void pretty_sources(const Pretty *p, Op top) {
   for (Op op = mlirBlockGetFirstOperation(module_body(top)); !op_is_null(op); op = op_next(op))
     if (op_id(op) == OP_SOURCE) VEC_PUSH(p->tmp, &rows, source_row(p, op));
   if (rows.n) fputs("\ndata\n", p->out);
-  pretty_print_rows(p, &rows, "  ", 60);
+  pretty_print_rows(p, &rows, "  ", 48, 60);
 }
 
 /* --- ranks and transfers ------------------------------------------------------------------------------------ */
@@ -250,7 +293,7 @@ static void print_rank(const Pretty *p, Op op, const int64_t *table, int64_t n_t
     if (p->options.stage < 0 || actions[3 * i + 1] == p->options.stage)
       VEC_PUSH(p->tmp, &rows, action_row(p, i, actions + 3 * i, before, after, line));
   }
-  pretty_print_rows(p, &rows, "  ", 72);
+  pretty_print_rows(p, &rows, "  ", 8, 72);
 }
 
 void pretty_ranks(const Pretty *p, Op top) {
@@ -283,5 +326,5 @@ void pretty_transfers(const Pretty *p, Op top) {
              arena_printf(p->tmp, "made by action %lld", (long long)t[4])}});
   }
   if (rows.n) fputs("\ntransfers, in their total order\n", p->out);
-  pretty_print_rows(p, &rows, "  ", 48);
+  pretty_print_rows(p, &rows, "  ", 48, 48);
 }
