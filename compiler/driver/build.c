@@ -1,0 +1,186 @@
+/* Builds emitted programs for `ppc run`. In: the files. Out: a folder with the programs. Without -o it is
+ * $XDG_CACHE_HOME/ppc/programs/NAME, where NAME hashes all files: the same model with the same options
+ * is built once. A folder counts when `.built` stands in it; it comes into being by renaming, so that
+ * several ppc can work at once. What nobody used for a while is removed after a build. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compiler/driver/output.h"
+#include "compiler/driver/run.h"
+
+enum { KEPT_PROGRAMS_DAYS = 7, KEPT_OBJECTS_DAYS = 30 };
+
+extern char **environ;
+
+/* --- the cache --------------------------------------------------------------------------------------- */
+
+/* Null: there is no place for one. */
+static const char *cache_folder(Arena *arena) {
+  const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (xdg && xdg[0] == '/') return arena_printf(arena, "%s/ppc", xdg);
+  if (home && home[0] == '/') return arena_printf(arena, "%s/.cache/ppc", home);
+  return NULL;
+}
+
+static void remove_old(Arena *arena, const char *folder, int days) {
+  DIR *d = opendir(folder);
+  time_t limit = time(NULL) - (time_t)days * 24 * 3600;
+  if (!d) return;
+  for (struct dirent *e; (e = readdir(d));) {
+    struct stat st;
+    const char *path = arena_printf(arena, "%s/%s", folder, e->d_name);
+    if (e->d_name[0] == '.' || lstat(path, &st) != 0 || st.st_mtime >= limit) continue;
+    output_remove(path);
+  }
+  closedir(d);
+}
+
+static bool is_built(Arena *arena, const char *dir) { return access(arena_printf(arena, "%s/.built", dir), F_OK) == 0; }
+
+static bool mark_built(Arena *arena, const char *dir) {
+  Str ignored = {0};
+  bool fine = output_write_file(arena_printf(arena, "%s/.built", dir), "", 0, &ignored);
+  str_free(&ignored);
+  return fine;
+}
+
+/* --- make ----------------------------------------------------------------------------------------------- */
+
+/* The environment without what a make above us has set. */
+static char **make_environment(Arena *arena) {
+  static const char *const dropped[] = {"MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=", "MAKEOVERRIDES=", "GNUMAKEFLAGS=", "CHECK="};
+  int n = 0;
+  while (environ[n]) n++;
+  char **copy = arena_alloc_array(arena, (size_t)n + 1, sizeof *copy);
+  int kept = 0;
+  for (int i = 0; i < n; i++) {
+    bool drop = false;
+    for (size_t k = 0; k < sizeof dropped / sizeof *dropped; k++) drop |= str_starts_with(environ[i], dropped[k]);
+    if (!drop) copy[kept++] = environ[i];
+  }
+  return copy;
+}
+
+/* Starts `make` with its output in a pipe; returns the pid, or -1 with errno. */
+static pid_t start_make(Arena *arena, const char *dir, int *out_pipe) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+  long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+  char *arguments[] = {"make", "-s", "-C", (char *)dir, arena_printf(arena, "-j%ld", n_cpus > 0 ? n_cpus : 1), "all", NULL};
+  pid_t pid;
+  int error = posix_spawnp(&pid, "make", &actions, NULL, arguments, make_environment(arena));
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  *out_pipe = ends[0];
+  if (error == 0) return pid;
+  close(ends[0]);
+  errno = error;
+  return -1;
+}
+
+static void read_all(int fd, Str *out) {
+  char piece[4096];
+  for (;;) {
+    ssize_t n = read(fd, piece, sizeof piece);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    str_append(out, piece, (size_t)n);
+  }
+  close(fd);
+}
+
+static bool make_program(Arena *arena, const char *dir) {
+  int fd = -1, status = 0;
+  Str said = {0};
+  pid_t pid = start_make(arena, dir, &fd);
+  if (pid < 0) {
+    fprintf(stderr, "ppc: cannot start make: %s\n", strerror(errno));
+    return false;
+  }
+  read_all(fd, &said);
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  bool fine = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (!fine) fprintf(stderr, "%sppc: the emitted programs in '%s' did not build\n", str_text(&said), dir);
+  str_free(&said);
+  return fine;
+}
+
+/* --- entry ------------------------------------------------------------------------------------------------ */
+
+static bool emit_and_make(Arena *arena, const EmitFiles *files, const char *dir, const Options *options) {
+  Str error = {0};
+  bool fine = output_write(arena, files, dir, &error);
+  if (!fine) fprintf(stderr, "ppc: %s\n", str_text(&error));
+  str_free(&error);
+  if (!fine) return false;
+  bool tells = isatty(2) && !options->quiet && !options->json;
+  if (tells) fprintf(stderr, "building …\r");
+  fine = make_program(arena, dir);
+  if (tells) fprintf(stderr, "          \r");
+  return fine;
+}
+
+/* In a folder that is removed after the run. */
+static const char *build_apart(Arena *arena, const EmitFiles *files, const Options *options, bool *out_temporary) {
+  const char *base = getenv("TMPDIR");
+  char *dir = arena_printf(arena, "%s/ppc-run.XXXXXX", base && base[0] ? base : "/tmp");
+  if (!mkdtemp(dir)) {
+    fprintf(stderr, "ppc: cannot make a folder '%s': %s\n", dir, strerror(errno));
+    return NULL;
+  }
+  *out_temporary = !options->keep;
+  if (emit_and_make(arena, files, dir, options)) return dir;
+  output_remove(dir);
+  return NULL;
+}
+
+static const char *build_cached(Arena *arena, const EmitFiles *files, const char *cache, const Options *options) {
+  const char *compiler = getenv("CC");
+  const char *programs = arena_printf(arena, "%s/programs", cache);
+  const char *dir = arena_printf(arena, "%s/%s-%08x", programs, output_name(arena, files),
+                                 (unsigned)str_hash(compiler ? compiler : "", compiler ? strlen(compiler) : 0));
+  if (is_built(arena, dir)) {
+    utimensat(AT_FDCWD, dir, NULL, 0); /* in use: kept */
+    return dir;
+  }
+  const char *fresh = arena_printf(arena, "%s.%ld", dir, (long)getpid());
+  if (!emit_and_make(arena, files, fresh, options) || !mark_built(arena, fresh)) {
+    output_remove(fresh);
+    return NULL;
+  }
+  if (rename(fresh, dir) != 0) output_remove(fresh); /* another ppc was faster */
+  remove_old(arena, programs, KEPT_PROGRAMS_DAYS);
+  remove_old(arena, arena_printf(arena, "%s/objects", cache), KEPT_OBJECTS_DAYS);
+  if (is_built(arena, dir)) return dir;
+  fprintf(stderr, "ppc: cannot make the folder '%s'\n", dir);
+  return NULL;
+}
+
+static bool is_writable(const char *folder) {
+  Str ignored = {0};
+  bool fine = output_make_folders(folder, &ignored) && access(folder, W_OK | X_OK) == 0;
+  str_free(&ignored);
+  return fine;
+}
+
+const char *build_program(Arena *arena, const EmitFiles *files, const Options *options, bool *out_temporary) {
+  *out_temporary = false;
+  if (options->output) return emit_and_make(arena, files, options->output, options) ? options->output : NULL;
+  const char *cache = cache_folder(arena);
+  if (cache && is_writable(arena_printf(arena, "%s/programs", cache))) return build_cached(arena, files, cache, options);
+  return build_apart(arena, files, options, out_temporary);
+}

@@ -1,0 +1,301 @@
+/* ppc: the commands. Each is a function from options to a status; everything they print on stdout is their
+ * result, diagnostics go to stderr. A fault of ppc itself (a failed assertion, a bad access, a stack that
+ * ran over) ends with one line and status 3. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "codegen/emit.h"
+#include "compiler/driver/options.h"
+#include "compiler/driver/output.h"
+#include "compiler/driver/pipeline.h"
+#include "compiler/driver/run.h"
+#include "compiler/report.h"
+#include "dsl/ast.h"
+
+typedef struct {
+  Arena *arena;
+  Diag *diag;
+  const Options *options;
+} Driver;
+
+static int complain(const char *text) {
+  fprintf(stderr, "ppc: %s\n", text);
+  return STATUS_INPUT;
+}
+
+/* --- check ----------------------------------------------------------------------------------------------- */
+
+static int check(const Driver *d) {
+  Pipeline p = {.arena = d->arena, .diag = d->diag};
+  bool fine = pipeline_run(&p, d->options->files.at[0], &d->options->compile, NULL);
+  pipeline_destroy(&p);
+  diag_flush(d->diag);
+  if (!fine) return STATUS_INPUT;
+  Str out = {0};
+  if (d->options->json) report_json(p.plan, &out);
+  else report_text(p.plan, &out);
+  fwrite(str_text(&out), 1, out.length, stdout);
+  str_free(&out);
+  return STATUS_FINE;
+}
+
+/* --- compile: emitted programs, the sources, the IR of each stage -------------------------------------------- */
+
+static void add_file(Arena *arena, EmitFiles *files, const char *path, const char *text, size_t size) {
+  VEC_PUSH(arena, files, (EmitFile){path, text, size, false});
+}
+
+static bool has_file(const EmitFiles *files, const char *path) {
+  for (int i = 0; i < files->n; i++)
+    if (strcmp(files->at[i].path, path) == 0) return true;
+  return false;
+}
+
+/* All files that were read, under their own names; two of one name get numbers. */
+static void add_sources(const Driver *d, EmitFiles *files) {
+  for (int i = 0; i < diag_source_count(d->diag); i++) {
+    const char *name = diag_source_name(d->diag, i), *slash = strrchr(name, '/');
+    const char *base = slash ? slash + 1 : name;
+    if (strchr(base, '<') || !base[0]) continue; /* an option's text */
+    char *text = arena_strndup(d->arena, diag_source_text(d->diag, i), diag_source_length(d->diag, i));
+    const char *path = arena_printf(d->arena, "source/%s%s", base, str_ends_with(base, ".pp") ? "" : ".pp");
+    for (int k = 2; has_file(files, path); k++) path = arena_printf(d->arena, "source/%d_%s", k, base);
+    add_file(d->arena, files, path, text, diag_source_length(d->diag, i));
+    if (i == 0) add_file(d->arena, files, "model.pp", text, diag_source_length(d->diag, i));
+  }
+}
+
+static void add_ir(const Driver *d, const Pipeline *p, EmitFiles *files) {
+  for (int k = 0; k < p->plan->n_stages; k++) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f) bug("no memory for the IR's text");
+    ir_print_pretty(f, p->ir, ir_top(p->ir), (PrettyOptions){.stage = k, .rank = -1});
+    fclose(f);
+    add_file(d->arena, files, arena_printf(d->arena, "ir/stage_%d.ir", k), arena_strndup(d->arena, text, size), size);
+    free(text);
+  }
+}
+
+/* The plan's files; false after errors. */
+static bool emit(const Driver *d, EmitFiles *files, const Plan **out_plan) {
+  Pipeline p = {.arena = d->arena, .diag = d->diag};
+  bool fine = pipeline_run(&p, d->options->files.at[0], &d->options->compile, NULL);
+  if (fine) {
+    bug_set_pass("emit");
+    emit_program(d->arena, p.plan, files);
+    add_sources(d, files);
+    add_ir(d, &p, files);
+    bug_set_pass(NULL);
+  }
+  *out_plan = p.plan;
+  pipeline_destroy(&p);
+  diag_flush(d->diag);
+  return fine;
+}
+
+static int compile(const Driver *d) {
+  EmitFiles files = {0};
+  const Plan *plan;
+  Str error = {0};
+  if (!emit(d, &files, &plan)) return STATUS_INPUT;
+  bool fine = output_write(d->arena, &files, d->options->output, &error);
+  if (!fine) complain(str_text(&error));
+  str_free(&error);
+  return fine ? STATUS_FINE : STATUS_INPUT;
+}
+
+/* --- run --------------------------------------------------------------------------------------------------------- */
+
+static int run(const Driver *d) {
+  EmitFiles files = {0};
+  const Plan *plan;
+  bool temporary;
+  if (!emit(d, &files, &plan)) return STATUS_INPUT;
+  const char *dir = build_program(d->arena, &files, d->options, &temporary);
+  if (!dir) return STATUS_FAILED;
+  if (d->options->keep) fprintf(stderr, "ppc: the programs are in %s\n", dir);
+  int status = run_ranks(d->arena, dir, plan->n_ranks, &d->options->run_arguments);
+  if (temporary) output_remove(dir);
+  return status;
+}
+
+/* --- dump ---------------------------------------------------------------------------------------------------------- */
+
+static int check_pass_name(const char *name) {
+  StrGuess guess = str_guess_start(name);
+  for (int i = 0; pipeline_passes[i]; i++) {
+    if (strcmp(pipeline_passes[i], name) == 0) return STATUS_FINE;
+    str_guess_try(&guess, pipeline_passes[i]);
+  }
+  fprintf(stderr, "ppc: --after=%s: no such pass%s%s%s (see ppc dump --help)\n", name, guess.best ? "; did you mean '" : "",
+          guess.best ? guess.best : "", guess.best ? "'?" : "");
+  return STATUS_USAGE;
+}
+
+/* The op to print; null with a message when the stage or rank isn't there. */
+static Op choose_op(const Driver *d, Ir *ir) {
+  const Options *o = d->options;
+  Op top = ir_top(ir), none = {0};
+  if (o->stage >= 0 && o->stage >= op_int(top, "pp.stages", 0)) {
+    fprintf(stderr, "ppc: --stage=%lld: the model has %lld stages\n", (long long)o->stage, (long long)op_int(top, "pp.stages", 0));
+    return none;
+  }
+  if (o->rank >= 0 && o->rank >= op_int(top, "pp.ranks", 0)) {
+    fprintf(stderr, "ppc: --rank=%lld: the job has %lld ranks\n", (long long)o->rank, (long long)op_int(top, "pp.ranks", 0));
+    return none;
+  }
+  if (o->pretty || (o->stage < 0 && o->rank < 0)) return top;
+  if (o->stage >= 0) {
+    Op stage = func_find(ir, top, arena_printf(d->arena, "stage_%lld", (long long)o->stage));
+    if (op_is_null(stage)) complain("stages are modules only after split; --pretty shows one before that");
+    return stage;
+  }
+  OpVec ranks = ir_ops(d->arena, top, OP_RANK);
+  for (int i = 0; i < ranks.n; i++)
+    if (op_int(ranks.at[i], "rank", -1) == o->rank) return ranks.at[i];
+  complain("ranks appear after schedule");
+  return none;
+}
+
+static int print_dump(const Driver *d, Ir *ir) {
+  const Options *o = d->options;
+  Op op = choose_op(d, ir);
+  if (op_is_null(op)) return STATUS_INPUT;
+  if (o->pretty) ir_print_pretty(stdout, ir, op, (PrettyOptions){.stage = (int)o->stage, .rank = (int)o->rank});
+  else ir_print(stdout, ir, op, o->locations);
+  return STATUS_FINE;
+}
+
+static int dump(const Driver *d) {
+  const Options *o = d->options;
+  if (o->irdl) {
+    ir_print_irdl(stdout);
+    return STATUS_FINE;
+  }
+  const char *last = o->after ? o->after : "progress";
+  int status = check_pass_name(last);
+  if (status != STATUS_FINE) return status;
+  Pipeline p = {.arena = d->arena, .diag = d->diag};
+  bool fine = pipeline_run(&p, o->files.at[0], &o->compile, last);
+  status = fine ? print_dump(d, p.ir) : STATUS_INPUT;
+  pipeline_destroy(&p);
+  return status;
+}
+
+/* --- fmt ------------------------------------------------------------------------------------------------------------- */
+
+static int put_formatted(const Driver *d, const char *path, const char *text, size_t size, const Str *formatted) {
+  bool same = formatted->length == size && memcmp(str_text(formatted), text, size) == 0;
+  Str error = {0};
+  int status = STATUS_FINE;
+  if (d->options->check) {
+    if (!same) printf("%s\n", path);
+    return same ? STATUS_FINE : STATUS_INPUT;
+  }
+  if (!d->options->write) fwrite(str_text(formatted), 1, formatted->length, stdout);
+  else if (!same && !output_write_file(path, formatted->text, formatted->length, &error)) status = complain(str_text(&error));
+  str_free(&error);
+  return status;
+}
+
+static int format_file(const Driver *d, const char *path) {
+  Str error = {0}, formatted = {0};
+  size_t size = 0;
+  const char *text = output_read_file(d->arena, path, &size, &error);
+  if (!text) {
+    complain(str_text(&error));
+    str_free(&error);
+    return STATUS_INPUT;
+  }
+  int status = STATUS_INPUT;
+  int source = diag_add_source_bytes(d->diag, strcmp(path, "-") == 0 ? "<stdin>" : path, text, size);
+  const AstFile *file = dsl_parse(d->arena, d->diag, source);
+  if (file) {
+    dsl_print(file, &formatted);
+    status = put_formatted(d, path, text, size, &formatted);
+  }
+  str_free(&formatted);
+  return status;
+}
+
+static int fmt(const Driver *d) {
+  int status = STATUS_FINE;
+  for (int i = 0; i < d->options->files.n; i++) {
+    diag_start_phase(d->diag);
+    int one = format_file(d, d->options->files.at[i]);
+    if (one != STATUS_FINE) status = one;
+  }
+  return status;
+}
+
+/* --- faults of ppc ------------------------------------------------------------------------------------------------------ */
+
+static void say(const char *text) {
+  ssize_t ignored = write(2, text, strlen(text));
+  (void)ignored;
+}
+
+/* bug() and failed assertions have told what happened before they abort. */
+static void on_fault(int number) {
+  if (number != SIGABRT) {
+    const char *pass = bug_pass();
+    say("ppc: internal error");
+    if (pass) say(" in pass "), say(pass);
+    say(number == SIGSEGV || number == SIGBUS ? ": bad memory access or stack overflow" : ": fatal signal");
+    say("; this is a fault of ppc, not of its input\n");
+  }
+  _exit(STATUS_FAULT);
+}
+
+/* On a stack of its own, for the fault may be that the stack ran over. A sanitizer does better. */
+static void install_fault_handler(void) {
+#ifndef __SANITIZE_ADDRESS__
+  static char stack[65536];
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
+  struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_ONSTACK | SA_RESETHAND};
+  sigaltstack(&alternative, NULL);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigaction(faults[i], &action, NULL);
+#endif
+}
+
+/* --- main ------------------------------------------------------------------------------------------------------------------ */
+
+static bool wants_color(ColorMode mode) {
+  if (mode != COLOR_AUTO) return mode == COLOR_ALWAYS;
+  const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+  return isatty(2) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
+}
+
+static int run_command(const Driver *d) {
+  static int (*const commands[])(const Driver *) = {check, compile, run, dump, fmt};
+  _Static_assert(sizeof commands / sizeof *commands == COMMAND_COUNT, "one function per command");
+  int status = commands[d->options->command](d);
+  diag_flush(d->diag);
+  if (status == STATUS_FINE && diag_error_count(d->diag) > 0) status = STATUS_INPUT;
+  return status;
+}
+
+int main(int argc, char **argv) {
+  install_fault_handler();
+  Options options;
+  Driver d = {.arena = arena_create(), .diag = diag_create(), .options = &options};
+  int status = options_parse(d.arena, argc, argv, &options);
+  if (status == STATUS_FINE && options.command < COMMAND_COUNT) {
+    diag_set_color(d.diag, wants_color(options.color));
+    status = run_command(&d);
+  }
+  if (fflush(stdout) != 0 || ferror(stdout)) {
+    fprintf(stderr, "ppc: cannot write to standard output: %s\n", strerror(errno));
+    if (status == STATUS_FINE) status = STATUS_INPUT;
+  }
+  diag_destroy(d.diag);
+  arena_destroy(d.arena);
+  return status;
+}

@@ -1,0 +1,484 @@
+/* Parses the command line. In: argv. Out: Options. Every option has one row in the table: its commands,
+ * its kind (which checks the value), the field it sets and its help. An option of the emitted programs is
+ * passed on as text, and where it also matters to the compiler sets a field too. */
+#include "compiler/driver/options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PPC_VERSION "0.1"
+
+/* --- the tables ------------------------------------------------------------------------------------ */
+
+typedef enum {
+  KIND_FLAG,
+  KIND_TEXT,
+  KIND_POSITIVE,      /* from 1 */
+  KIND_NUMBER,     /* from 0 */
+  KIND_SEED,       /* 64 bits */
+  KIND_THREADS,
+  KIND_REAL,       /* from 0 */
+  KIND_DEFINE,
+  KIND_DATA,
+  KIND_DTYPE,
+  KIND_COLOR,
+  KIND_TARGET
+} Kind;
+
+enum {
+  CHECK = 1 << COMMAND_CHECK,
+  COMPILE = 1 << COMMAND_COMPILE,
+  RUN = 1 << COMMAND_RUN,
+  DUMP = 1 << COMMAND_DUMP,
+  FMT = 1 << COMMAND_FMT,
+  MODEL = CHECK | COMPILE | RUN | DUMP,
+  ALL = MODEL | FMT
+};
+
+enum { PASSED_ON = 1, TRAINING_ONLY = 2, GENERATING_ONLY = 4 };
+
+typedef struct {
+  const char *name, *argument; /* "--ranks", "N"; a flag has no argument */
+  char letter;                 /* -o, 0: none */
+  unsigned commands;
+  Kind kind;
+  unsigned flags;
+  size_t field;                /* in Options; NO_FIELD: it is only passed on */
+  const char *help;
+} Row;
+
+#define AT(field) offsetof(Options, field)
+#define NO_FIELD ((size_t)-1)
+
+static const Row table[] = {
+    {"--define", "NAME=VALUE", 'D', MODEL, KIND_DEFINE, 0, NO_FIELD, "a `const` of the model takes this value (-D NAME=VALUE)"},
+    {"--ranks", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.ranks), "number of ranks"},
+    {"--microbatch", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.microbatch), "samples in a microbatch"},
+    {"--microbatches", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.microbatches), "microbatches in a step"},
+    {"--schedule", "NAME(ARGS)", 0, MODEL, KIND_TEXT, 0, AT(compile.schedule), "the schedule, e.g. 'gpipe' or 'interleaved_1f1b(2)'"},
+    {"--steps", "N", 0, MODEL, KIND_NUMBER, PASSED_ON | TRAINING_ONLY, AT(compile.steps), "steps to train"},
+    {"--seed", "N", 0, MODEL, KIND_SEED, PASSED_ON, NO_FIELD, "seed of initial values, data order and random numbers"},
+    {"--data", "NAME=PATH", 0, MODEL, KIND_DATA, 0, NO_FIELD, "a data source reads this file"},
+    {"--dtype", "f32|f64", 0, MODEL, KIND_DTYPE, 0, AT(compile.dtype), "type of real tensors"},
+    {"--threads", "N", 0, MODEL, KIND_THREADS, 0, AT(compile.threads), "threads of each rank's matrix products (1)"},
+    {"--no-fuse", NULL, 0, MODEL, KIND_FLAG, 0, AT(compile.no_fuse), "one kernel for each operation; the results have the same bits"},
+    {"--target", "cpu", 0, MODEL, KIND_TARGET, 0, NO_FIELD, "what the programs run on"},
+    {"--verify", NULL, 0, MODEL, KIND_FLAG, 0, AT(compile.verify), "verify the IR after each pass"},
+    {"--generate", NULL, 0, CHECK | COMPILE | DUMP, KIND_FLAG, 0, AT(compile.generate), "the forward-only program of train's `generate` line"},
+    {"--output", "DIR", 'o', COMPILE | RUN, KIND_TEXT, 0, AT(output), "folder of the emitted programs (-o DIR)"},
+    {"--json", NULL, 0, CHECK | RUN, KIND_FLAG, 0, AT(json), "print JSON"},
+
+    {"--init", "FILE", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "start from the parameters in a safetensors file"},
+    {"--save", "FILE", 0, RUN, KIND_TEXT, PASSED_ON | TRAINING_ONLY, NO_FIELD, "write the parameters there at the end"},
+    {"--save-gradients", "FILE", 0, RUN, KIND_TEXT, PASSED_ON | TRAINING_ONLY, NO_FIELD, "write the last step's gradients there"},
+    {"--generate", "N", 0, RUN, KIND_POSITIVE, PASSED_ON | GENERATING_ONLY, NO_FIELD, "print N bytes or tokens instead of training"},
+    {"--prompt", "TEXT", 0, RUN, KIND_TEXT, PASSED_ON | GENERATING_ONLY, NO_FIELD, "text that --generate goes on from"},
+    {"--temperature", "T", 0, RUN, KIND_REAL, PASSED_ON | GENERATING_ONLY, NO_FIELD, "of --generate; 0 takes the likeliest token (1)"},
+    {"--top-k", "K", 0, RUN, KIND_NUMBER, PASSED_ON | GENERATING_ONLY, NO_FIELD, "--generate draws among the K likeliest; 0: all (0)"},
+    {"--timeout", "SECONDS", 0, RUN, KIND_REAL, PASSED_ON, NO_FIELD, "end the job when a rank is gone or nothing moves for so long (5)"},
+    {"--start-timeout", "SECONDS", 0, RUN, KIND_REAL, PASSED_ON, NO_FIELD, "wait so long for all ranks to start (60)"},
+    {"--transport", "NAME", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, NULL},
+    {"--shm-dir", "DIR", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "where shared memory is made (/dev/shm)"},
+    {"--quiet", NULL, 0, RUN, KIND_FLAG, PASSED_ON, AT(quiet), "print no line per step"},
+    {"--keep", NULL, 0, RUN, KIND_FLAG, 0, AT(keep), "print where the emitted programs lie"},
+
+    {"--after", "PASS", 0, DUMP, KIND_TEXT, 0, AT(after), "elaborate, simplify, autodiff, stages, split, schedule, transfers,\n"
+                                                          "fuse, memory or progress (the last one)"},
+    {"--stage", "K", 0, DUMP, KIND_NUMBER, 0, AT(stage), "one stage only"},
+    {"--rank", "R", 0, DUMP, KIND_NUMBER, 0, AT(rank), "one rank only"},
+    {"--pretty", NULL, 0, DUMP, KIND_FLAG, 0, AT(pretty), "the form for people"},
+    {"--locations", NULL, 0, DUMP, KIND_FLAG, 0, AT(locations), "MLIR text with source locations"},
+    {"--irdl", NULL, 0, DUMP, KIND_FLAG, 0, AT(irdl), "the dialect, for mlir-opt-19 --irdl-file=…; needs no model"},
+
+    {"--write", NULL, 'i', FMT, KIND_FLAG, 0, AT(write), "change the files in place (-i)"},
+    {"--check", NULL, 0, FMT, KIND_FLAG, 0, AT(check), "name the files that would change, and exit with 1 if there are any"},
+
+    {"--color", "auto|always|never", 0, ALL, KIND_COLOR, 0, NO_FIELD, "colours in diagnostics (auto: on a terminal)"},
+};
+enum { N_ROWS = sizeof table / sizeof *table };
+
+typedef struct {
+  const char *name, *files, *what, *examples;
+} CommandRow;
+
+static const CommandRow commands[] = {
+    {"check", "MODEL.pp", "checks types, schedule, progress and memory, and prints a report",
+     "  ppc check gpt2.pp\n"
+     "  ppc check gpt2.pp --ranks=4 --schedule='interleaved_1f1b(2)' --microbatches=16\n"
+     "  ppc check gpt2.pp -D width=768 --json\n"},
+    {"compile", "MODEL.pp -o DIR", "emits one C program per rank into DIR, which builds with make",
+     "  ppc compile gpt2.pp -o out && make -C out && out/launch.sh\n"
+     "  ppc compile gpt2.pp -o out --ranks=4 -D layers=8\n"
+     "  ppc compile gpt2.pp -o out --generate\n"},
+    {"run", "MODEL.pp", "compiles, builds and runs all ranks on this host",
+     "  ppc run gpt2.pp --steps=400 --save=weights.safetensors\n"
+     "  ppc run gpt2.pp --ranks=4 --data text=corpus.txt --json\n"
+     "  ppc run gpt2.pp --init=weights.safetensors --generate=200 --prompt='In the beginning'\n"},
+    {"dump", "MODEL.pp", "prints the IR after a pass",
+     "  ppc dump gpt2.pp --after=split --stage=1 --pretty\n"
+     "  ppc dump gpt2.pp --after=memory --rank=0 --pretty\n"
+     "  ppc dump --irdl >pp.irdl.mlir && ppc dump gpt2.pp | mlir-opt-19 --irdl-file=pp.irdl.mlir\n"},
+    {"fmt", "MODEL.pp…", "prints files in the canonical form, comments kept",
+     "  ppc fmt model.pp\n"
+     "  ppc fmt -i model.pp layers.pp\n"
+     "  ppc fmt --check *.pp\n"},
+};
+_Static_assert(sizeof commands / sizeof *commands == COMMAND_COUNT, "one row per command");
+
+/* --- help --------------------------------------------------------------------------------------------- */
+
+static const char exit_statuses[] =
+    "Exit status: 0 fine, 1 wrong input, 2 usage, 3 a fault of ppc itself, 4 a run failed;\n"
+    "128 + N when signal N ended a run.\n";
+
+static void print_help(void) {
+  printf("ppc compiles a model and its pipeline schedule into one C program per rank.\n\n");
+  for (int i = 0; i < COMMAND_COUNT; i++) printf("  ppc %-7s %-15s  %s\n", commands[i].name, commands[i].files, commands[i].what);
+  printf("\nppc COMMAND --help lists a command's options.\n\nExamples:\n");
+  printf("  ppc check gpt2.pp\n  ppc run gpt2.pp --ranks=2 --steps=100\n  ppc compile gpt2.pp -o out && make -C out\n\n%s", exit_statuses);
+}
+
+static void print_row(const Row *row) {
+  char left[64];
+  if (row->letter) snprintf(left, sizeof left, "-%c, %s%s%s", row->letter, row->name, row->argument ? "=" : "", row->argument ? row->argument : "");
+  else snprintf(left, sizeof left, "    %s%s%s", row->name, row->argument ? "=" : "", row->argument ? row->argument : "");
+  printf("  %-30s ", left);
+  for (const char *p = row->help; *p; p++) {
+    putchar(*p);
+    if (*p == '\n') printf("  %-30s ", "");
+  }
+  putchar('\n');
+}
+
+static void print_command_help(Command command) {
+  const CommandRow *c = &commands[command];
+  printf("ppc %s %s\n  %s.\n\nOptions:\n", c->name, c->files, c->what);
+  for (size_t i = 0; i < N_ROWS; i++)
+    if ((table[i].commands >> command & 1) && table[i].help) print_row(&table[i]);
+  printf("\nExamples:\n%s\n%s", c->examples, exit_statuses);
+}
+
+/* --- values -------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  Arena *arena;
+  Options *options;
+  unsigned seen_flags;          /* TRAINING_ONLY, GENERATING_ONLY */
+  const char *training, *generating; /* an option that was seen of each */
+  bool generates;
+} Parser;
+
+static int complain(const Parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int complain(const Parser *p, const char *format, ...) {
+  va_list args;
+  fprintf(stderr, "ppc: ");
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  if (p->options->command < COMMAND_COUNT) fprintf(stderr, " (see ppc %s --help)\n", commands[p->options->command].name);
+  else fprintf(stderr, " (see ppc --help)\n");
+  return STATUS_USAGE;
+}
+
+static bool parse_u64(const char *text, uint64_t max, uint64_t *out_value) {
+  uint64_t value = 0;
+  if (!*text) return false;
+  for (; *text; text++) {
+    if (*text < '0' || *text > '9') return false;
+    uint64_t digit = (uint64_t)(*text - '0');
+    if (value > (max - digit) / 10) return false;
+    value = value * 10 + digit;
+  }
+  *out_value = value;
+  return value <= max;
+}
+
+static int parse_number(const Parser *p, const Row *row, const char *value, uint64_t min, uint64_t max, uint64_t *out_number) {
+  if (parse_u64(value, max, out_number) && *out_number >= min) return STATUS_FINE;
+  return complain(p, "%s=%s: expected a number from %llu to %llu", row->name, value, (unsigned long long)min, (unsigned long long)max);
+}
+
+static void *field_of(Parser *p, const Row *row) { return (char *)p->options + row->field; }
+
+static int set_number(Parser *p, const Row *row, const char *value, uint64_t min, uint64_t max) {
+  uint64_t number;
+  int status = parse_number(p, row, value, min, max, &number);
+  if (status == STATUS_FINE && row->field != NO_FIELD) *(int64_t *)field_of(p, row) = (int64_t)number;
+  return status;
+}
+
+static int set_threads(Parser *p, const Row *row, const char *value) {
+  uint64_t number;
+  int status = parse_number(p, row, value, 1, 4096, &number);
+  if (status == STATUS_FINE) p->options->compile.threads = (int)number;
+  return status;
+}
+
+static int set_seed(Parser *p, const Row *row, const char *value) {
+  uint64_t number;
+  int status = parse_number(p, row, value, 0, UINT64_MAX, &number);
+  if (status != STATUS_FINE) return status;
+  p->options->compile.seed = (int64_t)number;
+  p->options->compile.has_seed = true;
+  return status;
+}
+
+static int check_real(Parser *p, const Row *row, const char *value) {
+  double number;
+  if ((*value >= '0' && *value <= '9') || *value == '.')
+    if (str_to_double(value, &number) && number >= 0 && number < 1e9) return STATUS_FINE;
+  return complain(p, "%s=%s: expected a number from 0 up", row->name, value);
+}
+
+static bool is_name(const char *text, size_t n) {
+  if (n == 0 || (text[0] >= '0' && text[0] <= '9')) return false;
+  for (size_t i = 0; i < n; i++) {
+    char c = text[i];
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_')) return false;
+  }
+  return true;
+}
+
+/* "NAME=REST": the name, and what follows the sign; null when it isn't of that form. */
+static const char *split_pair(const Parser *p, const char *value, const char **out_rest) {
+  const char *equals = strchr(value, '=');
+  if (!equals || !equals[1] || !is_name(value, (size_t)(equals - value))) return NULL;
+  *out_rest = equals + 1;
+  return arena_strndup(p->arena, value, (size_t)(equals - value));
+}
+
+static int set_define(Parser *p, const char *value) {
+  const char *rest = NULL, *name = split_pair(p, value, &rest);
+  if (!name) return complain(p, "-D %s: expected NAME=VALUE", value);
+  VEC_PUSH(p->arena, &p->options->defines, (Define){name, rest});
+  return STATUS_FINE;
+}
+
+/* A path of the command line is meant from here, one in the model from the model's folder. */
+static const char *absolute_path(Arena *arena, const char *path) {
+  char here[PATH_MAX];
+  if (path[0] == '/' || !getcwd(here, sizeof here)) return path;
+  return arena_printf(arena, "%s/%s", here, path);
+}
+
+static int set_data(Parser *p, const char *value) {
+  const char *rest = NULL, *name = split_pair(p, value, &rest);
+  if (!name) return complain(p, "--data=%s: expected NAME=PATH", value);
+  VEC_PUSH(p->arena, &p->options->data, (DataOverride){name, absolute_path(p->arena, rest)});
+  return STATUS_FINE;
+}
+
+static int set_dtype(Parser *p, const char *value) {
+  if (strcmp(value, "f32") != 0 && strcmp(value, "f64") != 0) return complain(p, "--dtype=%s: expected f32 or f64", value);
+  p->options->compile.dtype = value;
+  return STATUS_FINE;
+}
+
+static int set_color(Parser *p, const char *value) {
+  if (strcmp(value, "auto") == 0) p->options->color = COLOR_AUTO;
+  else if (strcmp(value, "always") == 0) p->options->color = COLOR_ALWAYS;
+  else if (strcmp(value, "never") == 0) p->options->color = COLOR_NEVER;
+  else return complain(p, "--color=%s: expected auto, always or never", value);
+  return STATUS_FINE;
+}
+
+static int set_target(Parser *p, const char *value) {
+  if (strcmp(value, "cpu") == 0) return STATUS_FINE;
+  if (strcmp(value, "cuda") == 0) return complain(p, "--target=cuda: comes later; this ppc emits programs for CPUs");
+  return complain(p, "--target=%s: expected cpu", value);
+}
+
+static int set_text(Parser *p, const Row *row, const char *value) {
+  if (!*value) return complain(p, "%s: its value is empty", row->name);
+  if (row->field != NO_FIELD) *(const char **)field_of(p, row) = value;
+  return STATUS_FINE;
+}
+
+static int set_value(Parser *p, const Row *row, const char *value) {
+  switch (row->kind) {
+  case KIND_FLAG:
+    *(bool *)field_of(p, row) = true;
+    return STATUS_FINE;
+  case KIND_TEXT: return set_text(p, row, value);
+  case KIND_POSITIVE: return set_number(p, row, value, 1, INT32_MAX);
+  case KIND_NUMBER: return set_number(p, row, value, 0, INT32_MAX);
+  case KIND_SEED: return set_seed(p, row, value);
+  case KIND_THREADS: return set_threads(p, row, value);
+  case KIND_REAL: return check_real(p, row, value);
+  case KIND_DEFINE: return set_define(p, value);
+  case KIND_DATA: return set_data(p, value);
+  case KIND_DTYPE: return set_dtype(p, value);
+  case KIND_COLOR: return set_color(p, value);
+  case KIND_TARGET: return set_target(p, value);
+  }
+  bug("an option of kind %d", (int)row->kind);
+}
+
+/* --- arguments -------------------------------------------------------------------------------------------- */
+
+static int apply(Parser *p, const Row *row, const char *value) {
+  int status = set_value(p, row, value);
+  if (status != STATUS_FINE) return status;
+  if (row->flags & TRAINING_ONLY) p->training = row->name;
+  if (row->flags & GENERATING_ONLY) p->generating = row->name;
+  if (strcmp(row->name, "--generate") == 0) p->generates = p->options->compile.generate = true;
+  bool runs = p->options->command == COMMAND_RUN;
+  if (!runs || !(row->flags & PASSED_ON)) return status;
+  const char *text = row->argument ? arena_printf(p->arena, "%s=%s", row->name, value) : row->name;
+  VEC_PUSH(p->arena, &p->options->run_arguments, text);
+  return status;
+}
+
+static int unknown_option(const Parser *p, const char *argument) {
+  size_t n = strcspn(argument, "=");
+  char name[64];
+  snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), argument);
+  StrGuess guess = str_guess_start(name);
+  for (size_t i = 0; i < N_ROWS; i++)
+    if ((table[i].commands >> p->options->command & 1) && table[i].help) str_guess_try(&guess, table[i].name);
+  if (guess.best) return complain(p, "unknown option '%s'; did you mean '%s'?", name, guess.best);
+  for (size_t i = 0; i < N_ROWS; i++)
+    if (strcmp(table[i].name, name) == 0) return complain(p, "'%s' is no option of ppc %s", name, commands[p->options->command].name);
+  return complain(p, "unknown option '%s'", name);
+}
+
+/* "--name=value" or "--name value". */
+static int parse_long(Parser *p, int argc, char **argv, int *at) {
+  const char *argument = argv[*at], *equals = strchr(argument, '=');
+  size_t n = equals ? (size_t)(equals - argument) : strlen(argument);
+  for (size_t i = 0; i < N_ROWS; i++) {
+    const Row *row = &table[i];
+    if (!(row->commands >> p->options->command & 1) || strlen(row->name) != n || memcmp(row->name, argument, n) != 0) continue;
+    if (!row->argument) return equals ? complain(p, "%s takes no value", row->name) : apply(p, row, "");
+    if (equals) return apply(p, row, equals + 1);
+    if (*at + 1 >= argc) return complain(p, "%s needs a value: %s", row->name, row->argument);
+    return apply(p, row, argv[++*at]);
+  }
+  return unknown_option(p, argument);
+}
+
+/* "-oDIR" or "-o DIR"; a flag stands alone. */
+static int parse_short(Parser *p, int argc, char **argv, int *at) {
+  const char *argument = argv[*at];
+  for (size_t i = 0; i < N_ROWS; i++) {
+    const Row *row = &table[i];
+    if (!(row->commands >> p->options->command & 1) || row->letter != argument[1]) continue;
+    if (!row->argument) return argument[2] ? unknown_option(p, argument) : apply(p, row, "");
+    if (argument[2]) return apply(p, row, argument + 2 + (argument[2] == '='));
+    if (*at + 1 >= argc) return complain(p, "-%c needs a value: %s", row->letter, row->argument);
+    return apply(p, row, argv[++*at]);
+  }
+  return unknown_option(p, argument);
+}
+
+static int parse_arguments(Parser *p, int argc, char **argv) {
+  bool only_files = false;
+  for (int i = 2; i < argc; i++) {
+    const char *argument = argv[i];
+    int status = STATUS_FINE;
+    if (only_files || argument[0] != '-' || !argument[1]) VEC_PUSH(p->arena, &p->options->files, argument);
+    else if (strcmp(argument, "--") == 0) only_files = true;
+    else if (argument[1] == '-') status = parse_long(p, argc, argv, &i);
+    else status = parse_short(p, argc, argv, &i);
+    if (status != STATUS_FINE) return status;
+  }
+  return STATUS_FINE;
+}
+
+/* --- what must go together --------------------------------------------------------------------------------- */
+
+static int check_files(const Parser *p) {
+  const Options *o = p->options;
+  if (o->command == COMMAND_DUMP && o->irdl) return o->files.n ? complain(p, "--irdl needs no model") : STATUS_FINE;
+  if (o->files.n == 0) return complain(p, "no model given: ppc %s %s", commands[o->command].name, commands[o->command].files);
+  if (o->files.n > 1 && o->command != COMMAND_FMT) return complain(p, "one model at a time: '%s' and '%s'", o->files.at[0], o->files.at[1]);
+  if (o->command == COMMAND_FMT && o->files.n > 1 && !o->write && !o->check)
+    return complain(p, "several files need --write or --check");
+  return STATUS_FINE;
+}
+
+static int check_together(const Parser *p) {
+  const Options *o = p->options;
+  int status = check_files(p);
+  if (status != STATUS_FINE) return status;
+  if (o->command == COMMAND_COMPILE && !o->output) return complain(p, "where to? ppc compile %s -o DIR", o->files.at[0]);
+  if (o->command == COMMAND_FMT && o->write && o->check) return complain(p, "--write and --check exclude each other");
+  if (o->command != COMMAND_RUN) return STATUS_FINE;
+  if (p->generates && p->training) return complain(p, "%s means nothing with --generate", p->training);
+  if (p->generates && o->json) return complain(p, "--json means nothing with --generate");
+  if (!p->generates && p->generating) return complain(p, "%s needs --generate", p->generating);
+  return STATUS_FINE;
+}
+
+static void set_defaults(Options *o) {
+  *o = (Options){.stage = -1, .rank = -1};
+  o->compile = (CompileOptions){.ranks = -1, .microbatch = -1, .microbatches = -1, .steps = -1, .threads = 1};
+}
+
+static void finish(Parser *p) {
+  Options *o = p->options;
+  o->compile.n_defines = o->defines.n;
+  o->compile.defines = o->defines.at;
+  o->compile.n_data = o->data.n;
+  o->compile.data = o->data.at;
+  if (o->compile.steps == 0) o->compile.steps = -1; /* a run without steps: the file's count stands in its rates */
+  if (o->command == COMMAND_RUN && o->json) VEC_PUSH(p->arena, &o->run_arguments, "--json");
+}
+
+/* --- entry --------------------------------------------------------------------------------------------------- */
+
+static int find_command(Parser *p, const char *name) {
+  for (int i = 0; i < COMMAND_COUNT; i++) {
+    if (strcmp(commands[i].name, name) != 0) continue;
+    p->options->command = (Command)i;
+    return STATUS_FINE;
+  }
+  StrGuess guess = str_guess_start(name);
+  for (int i = 0; i < COMMAND_COUNT; i++) str_guess_try(&guess, commands[i].name);
+  if (guess.best) return complain(p, "unknown command '%s'; did you mean '%s'?", name, guess.best);
+  return complain(p, "unknown command '%s'", name);
+}
+
+static bool is_help(const char *text) { return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0 || strcmp(text, "help") == 0; }
+
+/* `--help` anywhere before a lone `--`, except as the value of an option. */
+static bool wants_help(int argc, char **argv) {
+  for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+  return false;
+}
+
+int options_parse(Arena *arena, int argc, char **argv, Options *out_options) {
+  set_defaults(out_options);
+  Parser p = {.arena = arena, .options = out_options};
+  out_options->command = COMMAND_HELP;
+  if (argc < 2) {
+    fprintf(stderr, "ppc: no command given (see ppc --help)\n");
+    return STATUS_USAGE;
+  }
+  if (is_help(argv[1]) && argc == 2) {
+    print_help();
+    return STATUS_FINE;
+  }
+  if (strcmp(argv[1], "--version") == 0) {
+    printf("ppc %s\n", PPC_VERSION);
+    return STATUS_FINE;
+  }
+  bool asks = is_help(argv[1]); /* ppc help COMMAND */
+  int status = find_command(&p, asks ? argv[2] : argv[1]);
+  if (status != STATUS_FINE) return status;
+  if (asks || wants_help(argc, argv)) {
+    print_command_help(out_options->command);
+    out_options->command = COMMAND_HELP;
+    return STATUS_FINE;
+  }
+  status = parse_arguments(&p, argc, argv);
+  if (status == STATUS_FINE) status = check_together(&p);
+  if (status == STATUS_FINE) finish(&p);
+  return status;
+}

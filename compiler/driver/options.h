@@ -1,0 +1,51 @@
+/* The command line of ppc. One table of options drives parsing and --help of all commands. */
+#ifndef PPC_OPTIONS_H
+#define PPC_OPTIONS_H
+
+#include "compiler/base/arena.h"
+#include "compiler/base/vec.h"
+#include "compiler/compiler.h"
+
+typedef enum {
+  COMMAND_CHECK,
+  COMMAND_COMPILE,
+  COMMAND_RUN,
+  COMMAND_DUMP,
+  COMMAND_FMT,
+  COMMAND_COUNT,
+  COMMAND_HELP /* help or version was printed: nothing to do */
+} Command;
+
+typedef enum { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } ColorMode;
+
+typedef VEC(const char *) Texts;
+typedef VEC(Define) Defines;
+typedef VEC(DataOverride) DataOverrides;
+
+typedef struct {
+  Command command;
+  Texts files;
+  ColorMode color;
+  bool json, quiet, keep;
+  const char *output;        /* -o DIR, null: none */
+  CompileOptions compile;
+  Defines defines;
+  DataOverrides data;
+  /* dump */
+  const char *after;         /* null: the last pass */
+  int64_t stage, rank;       /* -1: all */
+  bool pretty, irdl, locations;
+  /* fmt */
+  bool write, check;
+  /* run: for the emitted programs, "--steps=3" */
+  Texts run_arguments;
+} Options;
+
+/* Statuses of ppc. */
+enum { STATUS_FINE = 0, STATUS_INPUT = 1, STATUS_USAGE = 2, STATUS_FAULT = 3, STATUS_FAILED = 4 };
+
+/* Returns STATUS_FINE, or STATUS_USAGE after a message on stderr. Help goes to stdout. Texts are those
+ * of argv, or in the arena. */
+int options_parse(Arena *arena, int argc, char **argv, Options *out_options);
+
+#endif

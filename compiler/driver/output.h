@@ -1,0 +1,28 @@
+/* Emitted files on disk. */
+#ifndef PPC_OUTPUT_H
+#define PPC_OUTPUT_H
+
+#include "codegen/emit.h"
+
+/* Writes the files into `dir`, which comes into being as a whole, or was made by ppc (then files that are
+ * the same stay untouched, those of an earlier program go, and all that ppc didn't write stays).
+ * On failure returns false with a text, and what was in `dir` is as it was unless the disk failed half way
+ * through renaming. */
+bool output_write(Arena *arena, const EmitFiles *files, const char *dir, Str *out_error);
+
+/* One file by temporary name and rename; keeps the mode of an old one. */
+bool output_write_file(const char *path, const char *text, size_t size, Str *out_error);
+
+/* mkdir -p. */
+bool output_make_folders(const char *path, Str *out_error);
+
+/* rm -rf; errors are ignored. */
+void output_remove(const char *path);
+
+/* A name for the content of all files: 32 hexadecimal digits. */
+const char *output_name(Arena *arena, const EmitFiles *files);
+
+/* The whole file, or null with a text. */
+char *output_read_file(Arena *arena, const char *path, size_t *out_size, Str *out_error);
+
+#endif

@@ -1,0 +1,72 @@
+/* The passes as straight calls. In: a path and the options. Out: the IR after the last pass that was
+ * asked for, or the plan. Each pass runs under its name, so that a fault of ppc says where it was. */
+#include "compiler/driver/pipeline.h"
+
+#include <string.h>
+
+#include "dsl/load.h"
+
+const char *const pipeline_passes[] = {"elaborate", "simplify", "autodiff", "stages", "split", "schedule",
+                                       "transfers", "fuse",     "memory",   "progress", NULL};
+
+typedef struct {
+  Pipeline *p;
+  bool verify, failed;
+  const char *last;
+} Run;
+
+static void enter(Run *run, const char *pass) {
+  bug_set_pass(pass);
+  diag_start_phase(run->p->diag);
+}
+
+/* True when the next pass is to run. */
+static bool leave(Run *run, const char *pass, bool passed) {
+  Pipeline *p = run->p;
+  if (passed && run->verify && !ir_verify(p->ir)) bug("pass %s left IR that does not verify", pass);
+  if (!passed && diag_error_count(p->diag) == 0) bug("pass %s failed without an error", pass);
+  run->failed = !passed || diag_error_count(p->diag) > 0;
+  bug_set_pass(NULL);
+  if (run->failed) return false;
+  p->last_pass = pass;
+  return !run->last || strcmp(run->last, pass) != 0;
+}
+
+#define PASS(name, call)                          \
+  do {                                            \
+    enter(run, name);                             \
+    bool passed = (call);                         \
+    if (!leave(run, name, passed)) return;        \
+  } while (0)
+
+static void run_passes(Run *run, const DslProgram *text, const CompileOptions *options) {
+  Pipeline *p = run->p;
+  Ir *ir = p->ir;
+  Program *program = NULL;
+  PASS("elaborate", (program = elaborate_run(ir, text, options)) != NULL);
+  PASS("simplify", simplify_run(ir));
+  PASS("autodiff", autodiff_run(ir));
+  PASS("stages", stages_run(ir));
+  PASS("split", split_run(ir));
+  PASS("schedule", schedule_run(ir, program));
+  PASS("transfers", transfers_run(ir));
+  PASS("fuse", fuse_run(ir, !options->no_fuse));
+  PASS("memory", memory_run(ir));
+  PASS("progress", progress_run(ir));
+  PASS("plan", (run->verify || ir_verify(ir)) && (p->plan = plan_build(ir, p->arena, options)) != NULL);
+}
+
+bool pipeline_run(Pipeline *p, const char *path, const CompileOptions *options, const char *last) {
+  Run run = {.p = p, .verify = options->verify, .last = last};
+  enter(&run, "parse");
+  const DslProgram *text = dsl_load(p->arena, p->diag, path);
+  if (!text || diag_error_count(p->diag) > 0) return false;
+  p->ir = ir_create(p->arena, p->diag);
+  run_passes(&run, text, options);
+  return !run.failed;
+}
+
+void pipeline_destroy(Pipeline *p) {
+  ir_destroy(p->ir);
+  p->ir = NULL;
+}
