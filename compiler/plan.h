@@ -43,6 +43,7 @@ typedef struct {
   const int *in;
   PlanType type;
   PlanAttrs attrs;
+  const char *name;        /* pp.name, for the reader of the emitted text; may be null */
 } PlanNode;
 
 typedef struct {
@@ -56,7 +57,8 @@ typedef struct {
   bool uses_call;          /* has RANDOM: takes the pp_call too */
   int n_in_place;          /* pairs; from the kernel function's `pp.in_place` */
   const int *in_place;     /* output, input, …: these two may be one buffer */
-  const char *comment;     /* its ops and source lines in words; may be null */
+  const char *comment;     /* its ops and source lines in words, `pp.comment`; may be null */
+  const char *names;       /* "x,weight;out": of inputs; outputs, `pp.names`; may be null */
 } PlanKernel;
 
 /* --- tasks -------------------------------------------------------------------------------------- */
@@ -70,7 +72,8 @@ typedef enum {
   PLAN_SCRATCH,   /* index = byte offset in the task's workspace */
   PLAN_STEP,      /* the step scalar (f64) */
   PLAN_LOSSES, PLAN_COUNTS, PLAN_CONTROL, PLAN_NORMS, /* the runtime's vectors, see pp_program */
-  PLAN_OUTPUT     /* partial results of output number index */
+  PLAN_OUTPUT,    /* partial results of output number index */
+  PLAN_PROMPT, PLAN_LOGITS /* with `generate` */
 } PlanPlace;
 
 /* A tensor in a task: one name, one place. Two buffers may lie at the same place (a reshape). */
