@@ -201,6 +201,8 @@ AstExpr *make_member(Parser *p, Loc loc, AstExpr *base, const char *name) {
   AstExpr *expr = make_leaf(p, EXPR_MEMBER, loc);
   expr->member.base = base;
   expr->member.name = name;
+  if (!base->parens && (base->kind == EXPR_INT || base->kind == EXPR_FLOAT))
+    diag_error(p->diag, loc, "a number has no members");
   return with_depth(p, expr, base->depth);
 }
 

@@ -92,6 +92,7 @@ static const struct {
     {"module m() { a.b: c(); }",
      "t:1:14: error: a member is declared as 'name: module(...);' or "
      "'name[n]: module(...);'"},
+    {"const a = 0 .b;", "t:1:14: error: a number has no members"},
     {"const a = 9223372036854775808;",
      "t:1:11: error: the int 9223372036854775808 is out of range (it has 64 "
      "bits)"},
