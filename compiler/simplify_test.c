@@ -5,17 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "compiler/base/test.h"
 #include "compiler/compiler.h"
-
-static int failed;
-
-#define CHECK(condition)                                                            \
-  do {                                                                              \
-    if (!(condition)) {                                                             \
-      failed++;                                                                     \
-      fprintf(stderr, "%s:%d: CHECK(%s) failed\n", __FILE__, __LINE__, #condition); \
-    }                                                                               \
-  } while (0)
+#include "compiler/interpret.h"
 
 typedef struct {
   Arena *arena;
@@ -175,6 +167,154 @@ static void test_dead_ops(void) {
   end(&f);
 }
 
+/* --- random functions: the same bits before and after ------------------------------------------------ */
+
+typedef struct {
+  uint64_t state;
+} Random;
+
+static int pick(Random *r, int n) {
+  r->state = r->state * 6364136223846793005u + 1442695040888963407u;
+  return (int)((r->state >> 33) % (uint64_t)n);
+}
+
+/* Values of f32[4, 8], its transpose, its reshape f32[2, 16] and i32[4, 8] take turns. */
+typedef struct {
+  Value at[200];
+  int n;
+} Pool;
+
+static Value any(Random *r, Pool *p) { return p->at[pick(r, p->n)]; }
+
+static Value any_like(Random *r, Pool *p, Type t) {
+  int start = pick(r, p->n);
+  for (int i = 0; i < p->n; i++) {
+    Value v = p->at[(start + i) % p->n];
+    if (type_equal(value_type(v), t)) return v;
+  }
+  return (Value){NULL};
+}
+
+static Value random_constant(Fixture *f, Random *r, Type t) {
+  static const double reals[] = {0.0, -0.0, 1, -1, 2, 0.1, INFINITY};
+  static const int64_t integers[] = {0, 1, -1, 2, -7, INT32_MIN};
+  if (type_dtype(t) == PP_BOOL) return ir_constant_int(&f->b, t, pick(r, 2));
+  return type_is_real(t) ? ir_constant(&f->b, t, reals[pick(r, 7)]) : ir_constant_int(&f->b, t, integers[pick(r, 6)]);
+}
+
+static Value random_map(Fixture *f, Random *r, Pool *p, Value x) {
+  static const OpId real[] = {OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MIN, OP_MAX};
+  static const OpId logic[] = {OP_AND, OP_OR};
+  Type t = value_type(x);
+  bool boolean = type_dtype(t) == PP_BOOL;
+  OpId id = boolean ? logic[pick(r, 2)] : real[pick(r, type_is_real(t) ? 6 : 3)]; /* i32 division by 0 is undefined */
+  Value y = pick(r, 2) ? random_constant(f, r, t) : any_like(r, p, t);
+  return ir_map(&f->b, id, 2, pick(r, 2) ? (Value[]){x, y} : (Value[]){y, x});
+}
+
+static Value random_move(Fixture *f, Random *r, Value x) {
+  int64_t zero[PP_MAX_RANK] = {0}, all[PP_MAX_RANK], same[PP_MAX_RANK];
+  Type t = value_type(x);
+  for (int i = 0; i < type_rank(t); i++) all[i] = type_dim(t, i), same[i] = i;
+  switch (pick(r, 6)) {
+    case 0: return ir_reshape(&f->b, x, 2, pick(r, 2) ? (int64_t[]){4, 8} : (int64_t[]){2, 16});
+    case 1: return ir_reshape(&f->b, x, 3, (int64_t[]){2, 4, 4});
+    case 2: return ir_transpose(&f->b, x);
+    case 3: return ir_permute(&f->b, x, type_rank(t) == 3 ? (int64_t[]){1, 0, 2} : same);
+    case 4: return ir_slice(&f->b, x, zero, all);
+    default: return ir_concat(&f->b, 1, &x, 0);
+  }
+}
+
+static Value random_step(Fixture *f, Random *r, Pool *p) {
+  Value x = any(r, p), y;
+  Type t = value_type(x);
+  pp_dtype d = type_dtype(t);
+  switch (pick(r, 9)) {
+    case 0:
+    case 1: return random_move(f, r, x);
+    case 2: return ir_cast(&f->b, x, pick(r, 2) || d == PP_F32 || d == PP_F64 ? PP_F64 : PP_F32);
+    case 3: return ir_cast(&f->b, x, d == PP_F64 || d == PP_BOOL ? PP_F32 : d);
+    case 4:
+      if (d == PP_BOOL) return ir_map(&f->b, OP_NOT, 1, &x);
+      return ir_map(&f->b, OP_NEG, 1, &x);
+    case 5: return d == PP_BOOL ? x : ir_compare(&f->b, pick(r, 2) ? "lt" : "ne", x, random_constant(f, r, t));
+    case 6: {
+      Type b = type_with_dtype(f->ir, t, PP_BOOL);
+      y = any_like(r, p, b);
+      if (value_is_null(y) || pick(r, 2)) y = random_constant(f, r, b);
+      return ir_map(&f->b, OP_SELECT, 3, (Value[]){y, x, any_like(r, p, t)});
+    }
+    case 7:
+      y = any_like(r, p, t);
+      if (!type_is_real(t)) return random_map(f, r, p, x);
+      return ir_matmul(&f->b, x, ir_transpose(&f->b, y), false, false);
+    default: return random_map(f, r, p, x);
+  }
+}
+
+static void random_function(Fixture *f, Random *r) {
+  Pool p = {.at = {f->x, f->w}, .n = 2};
+  Value products[20]; /* of other sizes: results only */
+  int n_products = 0;
+  p.at[p.n++] = func_add_arg(f->ir, f->func, type_tensor(f->ir, PP_I32, 2, (int64_t[]){4, 8}), (Loc){0, 1, 1});
+  while (p.n < 60) {
+    f->b.stage = p.n / 30;
+    Value v = random_step(f, r, &p);
+    CHECK(!value_is_null(v));
+    if (value_is_null(v)) return;
+    if (type_elements(value_type(v)) == 32)
+      p.at[p.n++] = v;
+    else if (n_products < 20)
+      products[n_products++] = v;
+  }
+  memcpy(p.at + p.n, products, (size_t)n_products * sizeof *products);
+  func_return(f->ir, f->func, (Loc){0, 1, 1}, p.n - 20 + n_products, p.at + 20);
+}
+
+static void fill(Tensor *t, Random *r) {
+  static const double special[] = {0.0, -0.0, 1, -1, 3e38, 1e-45, 0.3, -2.5, NAN, INFINITY};
+  for (int64_t i = 0; i < t->n; i++)
+    t->at[i] = type_is_real(t->type) ? (float)special[pick(r, 10)] : (double)(pick(r, 9) - 4);
+}
+
+static bool same_bits(const Tensor *a, const Tensor *b) {
+  if (!type_equal(a->type, b->type)) return false;
+  for (int64_t i = 0; i < a->n; i++)
+    if (isnan(a->at[i]) ? !isnan(b->at[i]) : memcmp(&a->at[i], &b->at[i], sizeof(double)) != 0) return false;
+  return true;
+}
+
+static void test_random(void) {
+  int erased = 0;
+  for (uint64_t seed = 1; seed <= 150 && !test_failures; seed++) {
+    Fixture f = start("loss");
+    op_set_int(f.ir, ir_top(f.ir), "pp.stages", 2);
+    op_set_int(f.ir, ir_top(f.ir), "pp.microbatches", 1);
+    Random r = {seed * 77};
+    random_function(&f, &r);
+    diag_flush(f.diag);
+    if (test_failures) return;
+    Machine *m = machine_create(f.ir, f.arena);
+    Tensor *args[2], *before[64], *after[64];
+    for (int i = 0; i < 2; i++) fill(args[i] = tensor_create(f.arena, value_type(func_arg(f.func, i))), &r);
+    fill(machine_param(m, "w"), &r);
+    CHECK(ir_verify(f.ir));
+    interpret_func(m, f.func, 2, args, before);
+    int n = count(&f);
+    CHECK(simplify_run(f.ir) && ir_verify(f.ir));
+    erased += n - count(&f);
+    interpret_func(m, f.func, 2, args, after);
+    for (int i = 0; i < op_n_operands(func_return_op(f.func)); i++) {
+      CHECK(same_bits(before[i], after[i]));
+      if (test_failures) printf("seed %d, result %d\n", (int)seed, i);
+    }
+    diag_flush(f.diag);
+    end(&f);
+  }
+  CHECK(erased > 150 * 10);
+}
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -197,24 +337,15 @@ static void bench(int n) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1 && !strcmp(argv[1], "bench")) return bench(argc > 2 ? atoi(argv[2]) : 100000), failed != 0;
-  static const struct {
-    const char *name;
-    void (*run)(void);
-  } tests[] = {{"identities", test_identities},
-               {"keeps_bits", test_keeps_bits},
-               {"constants", test_constants},
-               {"merging", test_merging},
-               {"merging_elsewhere", test_merging_elsewhere},
-               {"transposes", test_transposes},
-               {"transposed_heads", test_transposed_heads},
-               {"dead_ops", test_dead_ops}};
-  int bad = 0;
-  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-    failed = 0;
-    tests[i].run();
-    printf("%s %s\n", failed ? "FAIL" : "ok", tests[i].name);
-    bad += failed != 0;
-  }
-  return bad != 0;
+  if (argc > 1 && !strcmp(argv[1], "bench")) return bench(argc > 2 ? atoi(argv[2]) : 100000), test_failures != 0;
+  TEST(test_identities);
+  TEST(test_keeps_bits);
+  TEST(test_constants);
+  TEST(test_merging);
+  TEST(test_merging_elsewhere);
+  TEST(test_transposes);
+  TEST(test_transposed_heads);
+  TEST(test_dead_ops);
+  TEST(test_random);
+  return test_end();
 }

@@ -1,22 +1,13 @@
 /* Tests of compiler/ir: a module with every op of the table is built, verified, printed and read back
  * by mlir-opt-19 (when it is installed); inference errors; functions; locations; marks. With the
- * argument `bench N` it times N ops instead. Prints "ok NAME" or "FAIL NAME" a test. */
+ * argument `bench N` it times N ops instead. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "compiler/base/test.h"
 #include "compiler/ir/ir.h"
-
-static int failed;
-
-#define CHECK(condition)                                                                 \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      failed++;                                                                          \
-      fprintf(stderr, "%s:%d: CHECK(%s) failed\n", __FILE__, __LINE__, #condition);      \
-    }                                                                                    \
-  } while (0)
 
 typedef struct {
   Arena *arena;
@@ -43,7 +34,7 @@ static bool said(Fixture *f, const char *text) {
   Str out = {0};
   diag_flush_to(f->diag, &out);
   bool found = strstr(str_text(&out), text) != NULL;
-  if (!found) fprintf(stderr, "wanted: %s\ngot: %s\n", text, str_text(&out));
+  if (!found) printf("wanted: %s\ngot: %s\n", text, str_text(&out));
   str_free(&out);
   return found;
 }
@@ -194,7 +185,7 @@ static void test_every_op(void) {
   build_all(&f);
   CHECK(ir_verify(f.ir));
   for (OpId id = 0; id < OP_COUNT; id++) {
-    if (ir_ops(f.arena, ir_top(f.ir), id).n == 0) fprintf(stderr, "%s is not in the test\n", op_name(id)), failed++;
+    if (ir_ops(f.arena, ir_top(f.ir), id).n == 0) printf("%s is not in the test\n", op_name(id)), test_failures++;
     OpVec ops = ir_ops(f.arena, ir_top(f.ir), id);
     if (ops.n) CHECK(op_id(ops.at[0]) == id);
   }
@@ -335,8 +326,8 @@ static void test_pretty(void) {
       "  compare_1 = in0 < inf ", "matmul_1 = matmul(in0, w) ", "  gradient(w) += matmul(in0ᵀ, matmul_1)", "# m.pp:3\n",
       "gather_1 = gather(table, text)", "  m(w) := state_1", "add_1 = in0 + in0 ", "bool[4, 8]", "attention_1, lse = attention("};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-    if (!strstr(text, wanted[i])) fprintf(stderr, "not in the text: %s\n", wanted[i]), failed++;
-  if (failed) fputs(text, stderr);
+    if (!strstr(text, wanted[i])) printf("not in the text: %s\n", wanted[i]), test_failures++;
+  if (test_failures) fputs(text, stdout);
   free(text);
   end(&f);
 }
@@ -388,22 +379,12 @@ static void bench(int n) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1 && !strcmp(argv[1], "bench")) return bench(argc > 2 ? atoi(argv[2]) : 100000), failed != 0;
-  static const struct {
-    const char *name;
-    void (*run)(void);
-  } tests[] = {{"every_op", test_every_op},
-               {"reads_back", test_reads_back},
-               {"inference_errors", test_inference_errors},
-               {"verifier", test_verifier},
-               {"functions", test_functions},
-               {"pretty", test_pretty}};
-  int bad = 0;
-  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-    failed = 0;
-    tests[i].run();
-    printf("%s %s\n", failed ? "FAIL" : "ok", tests[i].name);
-    bad += failed != 0;
-  }
-  return bad != 0;
+  if (argc > 1 && !strcmp(argv[1], "bench")) return bench(argc > 2 ? atoi(argv[2]) : 100000), test_failures != 0;
+  TEST(test_every_op);
+  TEST(test_reads_back);
+  TEST(test_inference_errors);
+  TEST(test_verifier);
+  TEST(test_functions);
+  TEST(test_pretty);
+  return test_end();
 }
