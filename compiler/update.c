@@ -73,14 +73,18 @@ static Value sum_all(Update *u, Value x) {
   return ir_reduce(&u->b, OP_REDUCE_SUM, x, n, axes);
 }
 
-/* A concat of scalars or vectors, even of one. */
-static Value join(Update *u, int n, const Value *parts) {
+/* Even of one. */
+static Value concat(Update *u, int n, const Value *parts) {
   Attr axis = {.name = "axis", .kind = ATTR_KIND_INT, .i = 0};
-  Value *vectors = arena_alloc_array(u->tmp, (size_t)n, sizeof *vectors);
-  for (int i = 0; i < n; i++)
-    vectors[i] = type_rank(value_type(parts[i])) ? parts[i] : ir_reshape(&u->b, parts[i], 1, (int64_t[]){1});
-  Op op = ir_build(&u->b, OP_CONCAT, n, vectors, 0, NULL, 1, &axis);
+  Op op = ir_build(&u->b, OP_CONCAT, n, parts, 0, NULL, 1, &axis);
   return op_is_null(op) ? null_value : op_result(op, 0);
+}
+
+/* A vector of scalars. */
+static Value join(Update *u, int n, const Value *numbers) {
+  Value *vectors = arena_alloc_array(u->tmp, (size_t)n, sizeof *vectors);
+  for (int i = 0; i < n; i++) vectors[i] = ir_reshape(&u->b, numbers[i], 1, (int64_t[]){1});
+  return concat(u, n, vectors);
 }
 
 static Value part(Update *u, Value vector, int64_t start, int64_t n) {
@@ -168,6 +172,19 @@ static void build_outputs(Update *u, Op microbatch) {
 
 /* --- decide ----------------------------------------------------------------------------- */
 
+enum { CONCAT_LIMIT = 16 }; /* below the number of types that one op may have */
+
+/* In place: groups of parts joined until few are left. */
+static int join_groups(Update *u, int n, Value *parts) {
+  while (n > CONCAT_LIMIT) {
+    int groups = 0;
+    for (int i = 0; i < n; i += CONCAT_LIMIT)
+      parts[groups++] = concat(u, n - i < CONCAT_LIMIT ? n - i : CONCAT_LIMIT, parts + i);
+    n = groups;
+  }
+  return n;
+}
+
 /* Squared norms of all trained parameters in declaration order; parameters that follow one another
  * in an owner's vector come as one slice. */
 static Value gather_norms(Update *u) {
@@ -178,10 +195,9 @@ static Value gather_norms(Update *u) {
     while (i < u->n && u->trained[i].owner == owner) i++;
     parts[n++] = part(u, u->norms[owner], u->trained[first].place, i - first);
   }
+  n = join_groups(u, n, parts);
   u->b.name = "norms";
-  Attr axis = {.name = "axis", .kind = ATTR_KIND_INT, .i = 0};
-  Op op = ir_build(&u->b, OP_CONCAT, n, parts, 0, NULL, 1, &axis);
-  return op_is_null(op) ? null_value : op_result(op, 0);
+  return concat(u, n, parts);
 }
 
 /* One of the functions of a number; `otherwise` without it. */

@@ -1,6 +1,7 @@
 /* Makes ops from the table: arity, attributes, inferred types and the op's own rules are checked
  * before anything is made, so a null op is the only trace of a failure beside the report. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/ir/internal.h"
@@ -64,6 +65,40 @@ static int add_marks(Builder *b, MlirNamedAttribute *attrs, int n) {
   return n;
 }
 
+/* --- segments ----------------------------------------------------------------------------------------- */
+
+/* IRDL wants all values of one variadic slot to be of one type, so an op with any number of operands or
+ * results has VARIADIC_SLOTS slots, each a run of values of one type; the lengths of the runs are an
+ * attribute. False: more runs than that. */
+static bool run_lengths(int n, const Type *types, int32_t *out_lengths) {
+  int runs = 0;
+  memset(out_lengths, 0, VARIADIC_SLOTS * sizeof *out_lengths);
+  for (int i = 0; i < n; i++) {
+    if (i == 0 || !type_equal(types[i], types[i - 1])) runs++;
+    if (runs > VARIADIC_SLOTS) return false;
+    out_lengths[runs - 1]++;
+  }
+  return true;
+}
+
+/* Writes operand_segment_sizes and result_segment_sizes where op's row asks for them. */
+void op_set_segments(Op op) {
+  const OpDef *def = &op_table[op_id(op)];
+  MlirContext ctx = mlirOperationGetContext(op);
+  for (int side = 0; side < 2; side++) {
+    if ((side ? def->max_out : def->max_in) >= 0) continue;
+    int n = side ? op_n_results(op) : op_n_operands(op);
+    int32_t lengths[VARIADIC_SLOTS];
+    Type *types = malloc((size_t)(n + 1) * sizeof *types);
+    if (!types) bug("no memory for %d types", n);
+    for (int i = 0; i < n; i++) types[i] = value_type(side ? op_result(op, i) : op_operand(op, i));
+    if (!run_lengths(n, types, lengths)) bug("%s: types change more than %d times", def->name, VARIADIC_SLOTS);
+    free(types);
+    mlirOperationSetAttributeByName(op, ref(side ? "result_segment_sizes" : "operand_segment_sizes"),
+                                    mlirDenseI32ArrayGet(ctx, VARIADIC_SLOTS, lengths));
+  }
+}
+
 /* --- the op ------------------------------------------------------------------------------------------- */
 
 /* Infers or checks the result types; returns them, or NULL with the reason in a->why. */
@@ -105,6 +140,7 @@ Op ir_build(Builder *b, OpId id, int n_in, const Value *in, int n_out, const Typ
   if (n) mlirOperationStateAddAttributes(&state, n, named);
   Op op = mlirOperationCreate(&state);
   if (op_is_null(op)) bug("MLIR refuses to make %s", def->name);
+  if (def->max_in < 0 || def->max_out < 0) op_set_segments(op);
   builder_insert(b, op);
   if (id == OP_PARAMETER)
     map_put(ir->arena, &ir->parameters, op_string(ir->arena, op, "sym"), op.ptr);

@@ -31,7 +31,8 @@ typedef struct {
 enum {
   MAX_INFERRED = 3,  /* results that inference can make */
   MAX_OWN_ATTRS = 8, /* attributes of one op in the table */
-  WHY_SIZE = 512
+  WHY_SIZE = 512,
+  VARIADIC_SLOTS = 32 /* runs of one type among the operands (results) of an op with any number of them */
 };
 
 /* An op that exists or is about to: what inference sees. */
@@ -107,6 +108,7 @@ MlirAttribute int_attr(Ir *ir, int64_t value);
 MlirAttribute string_attr(Ir *ir, const char *value);
 MlirAttribute lines_attr(Ir *ir, int64_t n, const Loc *lines);
 void builder_insert(Builder *b, Op op);
+void op_set_segments(Op op); /* of an op with any number of operands or results */
 
 
 /* --- inference and verification (infer.c, verify.c) ------------------------------------------------- */

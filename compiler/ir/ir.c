@@ -179,7 +179,11 @@ bool op_is_return(Op op) { return has_name(op, "func.return"); }
 int op_n_operands(Op op) { return (int)mlirOperationGetNumOperands(op); }
 Value op_operand(Op op, int i) { return mlirOperationGetOperand(op, i); }
 void op_set_operand(Op op, int i, Value v) { mlirOperationSetOperand(op, i, v); }
-void op_set_operands(Op op, int n, const Value *v) { mlirOperationSetOperands(op, n, v); }
+void op_set_operands(Op op, int n, const Value *v) {
+  mlirOperationSetOperands(op, n, v);
+  OpId id = op_id(op);
+  if (id != OP_NONE && op_table[id].max_in < 0) op_set_segments(op);
+}
 int op_n_results(Op op) { return (int)mlirOperationGetNumResults(op); }
 Value op_result(Op op, int i) { return mlirOperationGetResult(op, i); }
 

@@ -20,15 +20,16 @@ static const char *const bases[KIND_COUNT] = {
     [KIND_UNIT] = "#builtin.unit",     [KIND_INTS] = "#builtin.dense_array", [KIND_SYMBOL] = "#builtin.symbol_ref",
     [KIND_TYPE] = "#builtin.type",     [KIND_ARRAY] = "#builtin.array"};
 
-/* One constraint value for each slot: IRDL wants slots that share one to be equal. An op has at most
- * one slot that is optional or variadic among its operands, and one among its results. */
+/* One constraint value for each slot: IRDL wants slots that share one to be equal, and so the values of
+ * a variadic slot. So an op with any number of operands has many slots (see op_set_segments); another
+ * has at most one that is optional among its operands, and one among its results. */
 static void print_slots(FILE *out, const char *what, char letter, int min, int max) {
-  int n = max < 0 ? min + 1 : max;
+  int n = max < 0 ? VARIADIC_SLOTS : max;
   if (!n) return;
   for (int i = 0; i < n; i++) fprintf(out, "    %%%c%d = irdl.base \"!builtin.tensor\"\n", letter, i);
   fprintf(out, "    irdl.%s(", what);
   for (int i = 0; i < n; i++) {
-    const char *how = i < min ? "" : max < 0 ? "variadic " : "optional ";
+    const char *how = max < 0 ? "variadic " : i < min ? "" : "optional ";
     fprintf(out, "%s%s%%%c%d", i ? ", " : "", how, letter, i);
   }
   fputs(")\n", out);

@@ -20,10 +20,14 @@ static bool check_count(OpArgs *a, int n, int min, int max, const char *what) {
 
 bool args_check_operands(OpArgs *a) {
   const OpDef *def = &op_table[a->id];
+  int runs = 0;
   if (!check_count(a, a->n_in, def->min_in, def->max_in, "operand")) return false;
-  for (int i = 0; i < a->n_in; i++)
+  for (int i = 0; i < a->n_in; i++) {
     if (!type_is_tensor(value_type(a->in[i]))) return args_fail(a, "operand %d is no tensor of ours", i);
-  return true;
+    runs += i == 0 || !type_equal(value_type(a->in[i]), value_type(a->in[i - 1]));
+  }
+  return def->max_in >= 0 || runs <= VARIADIC_SLOTS ||
+         args_fail(a, "the type changes more than %d times along the operands", VARIADIC_SLOTS);
 }
 
 bool args_check_results(OpArgs *a, int n, const Type *given) {
