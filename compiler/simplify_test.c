@@ -95,13 +95,15 @@ static void test_constants(void) {
   Value third = map2(&f, OP_DIV, constant(&f, 1), constant(&f, 3));
   Type i32 = type_scalar(f.ir, PP_I32);
   Value seven = ir_constant_int(&f.b, i32, -7), two = ir_constant_int(&f.b, i32, 2);
-  Value v[] = {map2(&f, OP_ADD, wide, third),
+  Value v[7] = {map2(&f, OP_ADD, wide, third),
                ir_map(&f.b, OP_DIV, 2, (Value[]){seven, two}),
                ir_compare(&f.b, "ge", third, wide),
                ir_map(&f.b, OP_EXP, 1, &wide),
                ir_map(&f.b, OP_DIV, 2, (Value[]){seven, ir_constant_int(&f.b, i32, 0)}),
                ir_map(&f.b, OP_SELECT, 3, (Value[]){ir_compare(&f.b, "lt", third, wide), wide, f.x})};
-  finish(&f, 6, v);
+  v[6] = ir_map(&f.b, OP_SUB, 2, (Value[]){two, seven});
+  finish(&f, 7, v);
+  CHECK(op_int(value_owner(returned(&f, 6)), "value", 0) == 9);
   CHECK(op_float(value_owner(returned(&f, 0)), "value", 0) == (double)(0.1f + 1.0f / 3.0f));
   CHECK(op_int(value_owner(returned(&f, 1)), "value", 0) == -4);
   CHECK(op_int(value_owner(returned(&f, 2)), "value", 0) == 1);

@@ -111,6 +111,7 @@ static const Type *settle_types(OpArgs *a, int n_out, const Type *out) {
     a->n_out = 0;
     if (!def->infer(a)) return NULL;
     if (n_out && !args_check_inferred(a, n_out, out)) return NULL;
+    if (!args_check_sizes(a, a->n_out, a->out)) return NULL;
     out = a->out;
   } else if (!args_check_results(a, n_out, out)) {
     return NULL;

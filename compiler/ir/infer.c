@@ -183,7 +183,9 @@ bool infer_pad(OpArgs *a) {
   if (!args_ints(a, "before", type_rank(x), before, &n) || !args_ints(a, "after", type_rank(x), after, &n))
     return false;
   for (int i = 0; i < n; i++) {
+    const int64_t most = (int64_t)1 << 46;
     if (before[i] < 0 || after[i] < 0) return args_fail(a, "a negative width on axis %d", i);
+    if (before[i] > most || after[i] > most) return args_fail(a, "the width on axis %d is too large", i);
     dims[i] = before[i] + type_dim(x, i) + after[i];
   }
   return result(a, type_tensor(a->ir, type_dtype(x), n, dims));

@@ -81,6 +81,7 @@ typedef struct {
 
 extern const DtypeDef dtype_table[PP_DTYPE_COUNT];
 bool type_is_tensor(Type t); /* a ranked, static tensor of one of our dtypes, of rank PP_MAX_RANK or less */
+bool type_is_sized(Type t);  /* no axis below 1, at most 64 TiB: no arithmetic on sizes overflows */
 
 /* --- the Ir (ir.c) -------------------------------------------------------------------------------- */
 
@@ -121,6 +122,7 @@ bool args_check_operands(OpArgs *a);  /* number, and that they are tensors */
 bool args_check_attrs(OpArgs *a);     /* required ones are there, all are of their kind */
 bool args_check_results(OpArgs *a, int n, const Type *given);  /* number, and that they are tensors */
 bool args_check_inferred(OpArgs *a, int n, const Type *given); /* against what was inferred */
+bool args_check_sizes(OpArgs *a, int n, const Type *given);
 const char *type_put(char *buffer, size_t size, Type t); /* "f32[4, 128]" */
 
 #define INFER(name) bool infer_##name(OpArgs *a)

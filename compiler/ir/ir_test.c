@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "compiler/base/test.h"
-#include "compiler/ir/ir.h"
+#include "compiler/ir/internal.h"
 
 typedef struct {
   Arena *arena;
@@ -256,6 +256,10 @@ static void test_inference_errors(void) {
   CHECK(said(&f, "add: 1 operand, not 2"));
   CHECK(value_is_null(ir_reshape(&b, x, DIMS(5, 6))));
   CHECK(said(&f, "reshape: numbers of elements differ: f32[4, 8] to f32[5, 6]"));
+  CHECK(value_is_null(ir_reshape(&b, x, DIMS(-4, -8))) && said(&f, "reshape: the result f32[-4, -8] has an axis below 1"));
+  CHECK(value_is_null(ir_broadcast(&b, ir_reshape(&b, x, DIMS(1, 4, 8)), f32(&f, DIMS(INT64_MAX, 4, 8)))));
+  CHECK(said(&f, "is too large"));
+  CHECK(value_is_null(ir_pad(&b, x, (int64_t[]){INT64_MAX, 0}, (int64_t[]){1, 0})) && said(&f, "width on axis 0 is too large"));
   CHECK(value_is_null(ir_broadcast(&b, x, value_type(y))));
   CHECK(said(&f, "broadcast: can't broadcast: f32[4, 8] to f32[16, 4]"));
   CHECK(value_is_null(ir_slice(&b, x, (int64_t[]){0, 0}, (int64_t[]){5, 1})));
@@ -308,6 +312,90 @@ static void test_functions(void) {
   OpVec users = value_users(f.arena, x);
   CHECK(users.n == 2 && op_id(users.at[0]) == OP_ADD && op_is_return(func_return_op(kernel)));
   CHECK(op_is_null(value_owner(x)) && value_index(x) == 0);
+  end(&f);
+}
+
+/* --- random ops: what is built verifies, the rest is reported ------------------------------------------- */
+
+static uint64_t random_state = 12345;
+static int pick(int n) {
+  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+  return (int)((random_state >> 33) % (uint64_t)n);
+}
+
+static Type random_type(Fixture *f) {
+  static const int64_t dims[] = {1, 2, 4, 8};
+  int64_t d[4];
+  int rank = pick(5);
+  for (int i = 0; i < rank; i++) d[i] = dims[pick(4)];
+  return type_tensor(f->ir, (pp_dtype)pick(PP_DTYPE_COUNT), rank, d);
+}
+
+static Attr random_attr(Fixture *f, const AttrDef *def, int64_t *room) {
+  static const char *const words[] = {"", "w", "sum", "normal", "bytes", "random", "lt", "eq", "\u00e9\n\"", "concat"};
+  Attr a = {.name = def->name, .i = pick(6) - 1, .f = pick(5) - 2, .s = words[pick(10)], .type = random_type(f)};
+  static const int kinds[KIND_COUNT] = {
+      [KIND_INT] = ATTR_KIND_INT,   [KIND_FLOAT] = ATTR_KIND_FLOAT,   [KIND_FLOAT_OR_INT] = ATTR_KIND_FLOAT,
+      [KIND_STRING] = ATTR_KIND_STRING, [KIND_UNIT] = ATTR_KIND_UNIT, [KIND_INTS] = ATTR_KIND_INTS,
+      [KIND_SYMBOL] = ATTR_KIND_SYMBOL, [KIND_TYPE] = ATTR_KIND_TYPE, [KIND_ARRAY] = ATTR_KIND_LINES};
+  a.kind = kinds[def->kind];
+  if (def->kind == KIND_FLOAT_OR_INT && pick(2)) a.kind = ATTR_KIND_INT;
+  if (pick(40) == 0) a.kind = pick(ATTR_KIND_TYPE); /* of the wrong kind */
+  a.n_ints = a.kind == ATTR_KIND_INTS ? pick(10) : 0;
+  for (int i = 0; i < a.n_ints; i++) room[i] = pick(6) - 1;
+  a.ints = room;
+  if (a.kind == ATTR_KIND_SYMBOL && !*a.s) a.s = "w";
+  return a;
+}
+
+static bool refers(OpId id) { /* to declarations that this test doesn't make */
+  return id == OP_CALL || id == OP_LOOP || id == OP_WITH_DERIVATIVE || id == OP_DATA;
+}
+
+static void random_op(Fixture *f, Builder *b, Value *pool, int *n) {
+  OpId id = (OpId)pick(OP_COUNT);
+  Value in[6];
+  Type out[3];
+  Attr attrs[MAX_OWN_ATTRS];
+  int64_t room[MAX_OWN_ATTRS][10];
+  int n_in = pick(7), n_out = pick(3), n_attrs = 0;
+  if (pick(4)) n_in = op_table[id].min_in;
+  if (op_table[id].infer || pick(4)) n_out = op_table[id].infer ? 0 : op_table[id].min_out;
+  for (int i = 0; i < n_in; i++) in[i] = pool[i && pick(2) ? 0 : pick(*n)];
+  for (int i = 0; i < n_out; i++) out[i] = random_type(f);
+  for (int i = 0; i < op_attr_count(id); i++)
+    if (pick(20)) attrs[n_attrs++] = random_attr(f, &attr_table[op_table[id].first_attr + i], room[i]);
+  if (refers(id) || id == OP_PARAM || (id == OP_PARAMETER && *n > 8)) return;
+  Op op = ir_build(b, id, n_in, in, n_out, n_out ? out : NULL, n_attrs, attrs);
+  if (op_is_null(op)) return;
+  if (op_string(f->arena, op, "param")) op_erase(op); /* of a parameter that is not there */
+  else if (op_n_results(op) && *n < 400) pool[(*n)++] = op_result(op, 0);
+}
+
+static void test_random_ops(void) {
+  Fixture f = start();
+  Op func = func_create(f.ir, ir_body(f.ir), f.b.loc, "loss");
+  Builder b = {.ir = f.ir, .block = func_body(func), .loc = {0, 1, 1}, .stage = -1};
+  Value pool[400];
+  int n = 0, built = 0;
+  for (; n < 8; n++) pool[n] = func_add_arg(f.ir, func, random_type(&f), b.loc);
+  for (int i = 0; i < 20000; i++) {
+    int before = diag_error_count(f.diag);
+    random_op(&f, &b, pool, &n);
+    built += diag_error_count(f.diag) == before;
+  }
+  func_return(f.ir, func, b.loc, 1, pool);
+  int reported = diag_error_count(f.diag);
+  Str text = {0};
+  diag_flush_to(f.diag, &text); /* what was refused */
+  str_free(&text);
+  CHECK(built > 1000 && reported > 1000);
+  diag_start_phase(f.diag);
+  CHECK(ir_verify(f.ir));
+  diag_flush(f.diag);
+  FILE *out = fopen("/dev/null", "w");
+  ir_print_pretty(out, f.ir, ir_top(f.ir), (PrettyOptions){-1, -1});
+  fclose(out);
   end(&f);
 }
 
@@ -385,6 +473,7 @@ int main(int argc, char **argv) {
   TEST(test_inference_errors);
   TEST(test_verifier);
   TEST(test_functions);
+  TEST(test_random_ops);
   TEST(test_pretty);
   return test_end();
 }

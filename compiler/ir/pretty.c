@@ -7,7 +7,6 @@
  * ir_print's text does. */
 #include "compiler/ir/pretty.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "compiler/ir/internal.h"
@@ -77,7 +76,7 @@ static const char *constant_text(Printer *w, Op op) {
   Type t = value_type(op_result(op, 0));
   if (type_dtype(t) == PP_BOOL) return op_int(op, "value", 0) ? "true" : "false";
   if (!op_constant_is_float(op)) return arena_printf(w->p->tmp, "%lld", (long long)op_int(op, "value", 0));
-  return pretty_number(w->p, op_float(op, "value", 0));
+  return pretty_number(w->p, op_float(op, "value", 0), type_dtype(t) == PP_F32);
 }
 
 /* True when the op is named by what it is. */
@@ -138,7 +137,7 @@ static const char *product_text(Printer *w, Op op) {
 
 static const char *attention_text(Printer *w, Op op, OpId id) {
   return arena_printf(w->p->tmp, "%s(%s, %sscale = %s)", op_name(id), list_operands(w, op, 0),
-                      op_unit(op, "causal") ? "causal, " : "", pretty_number(w->p, op_float(op, "scale", 1)));
+                      op_unit(op, "causal") ? "causal, " : "", pretty_number(w->p, op_float(op, "scale", 1), true));
 }
 
 static const char *derivative_text(Printer *w, Op op) {
@@ -280,19 +279,18 @@ static void print_op(Printer *w, Op op) {
 
 /* --- functions ----------------------------------------------------------------------------------------------- */
 
-static const char *task_name(const Pretty *p, int64_t kind) {
+static const char *task_name(int64_t kind) {
   static const char *const names[PP_TASK_KIND_COUNT] = {
       [PP_FWD] = "forward", [PP_BWD] = "backward", [PP_BWD_INPUT] = "backward to its inputs",
       [PP_BWD_WEIGHT] = "backward to its weights", [PP_FINISH] = "finish: gradients folded, norms",
       [PP_DECIDE] = "decide: loss, norm, factor", [PP_UPDATE] = "update", [PP_REFRESH] = "refresh: tied parameters arrive"};
-  (void)p;
   return kind >= 0 && kind < PP_TASK_KIND_COUNT ? names[kind] : "?";
 }
 
 static const char *function_title(const Pretty *p, Op func, int stage) {
   const char *name = func_name(p->tmp, func);
   int64_t kind = op_int(func, "pp.kind", -1);
-  if (stage >= 0 && kind >= 0) return arena_printf(p->tmp, "stage %d, %s", stage, task_name(p, kind));
+  if (stage >= 0 && kind >= 0) return arena_printf(p->tmp, "stage %d, %s", stage, task_name(kind));
   if (op_unit(func, "pp.kernel")) return arena_printf(p->tmp, "kernel %s", name + (str_starts_with(name, "kernel_") ? 7 : 0));
   if (!strcmp(name, "loss")) return "loss: the forward pass of a microbatch";
   if (!strcmp(name, "microbatch")) return "microbatch: forward and backward pass";
@@ -304,6 +302,20 @@ static const char *function_title(const Pretty *p, Op func, int stage) {
   return name;
 }
 
+/* Name number i of a list "m,v". */
+static const char *list_item(const Pretty *p, const char *list, int i) {
+  for (; list && i > 0; i--) list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
+  return list && *list ? arena_strndup(p->tmp, list, strcspn(list, ",")) : NULL;
+}
+
+/* p, g, the optimizer's states, step */
+static const char *update_argument(Printer *w, int i, int n) {
+  if (i < 2) return i ? "g" : "p";
+  const char *states = op_string(w->p->tmp, ir_top(w->p->ir), "pp.states");
+  const char *state = i < n - 1 ? list_item(w->p, states, i - 2) : "step";
+  return state ? state : arena_printf(w->p->tmp, "in%d", i);
+}
+
 /* Arguments of a task bear the names of the values; those of an update function are known. */
 static const char *argument_name(Printer *w, Op func, int i, const int64_t *ids, int64_t n_ids) {
   const Pretty *p = w->p;
@@ -311,8 +323,7 @@ static const char *argument_name(Printer *w, Op func, int i, const int64_t *ids,
   if (i < n_ids) return fresh_name(w, pretty_value(p, ids[i]), false);
   if (!strcmp(name, "clip")) return "norm";
   if (!strcmp(name, "rate")) return "step";
-  if (str_starts_with(name, "update.") && i < 2) return i ? "g" : "p";
-  if (str_starts_with(name, "update.") && i == func_n_args(func) - 1) return "step";
+  if (str_starts_with(name, "update.")) return update_argument(w, i, func_n_args(func));
   return arena_printf(p->tmp, "in%d", i);
 }
 
@@ -343,12 +354,17 @@ static void print_interface(Printer *w, Op func) {
   pretty_print_rows(p, &rows, "  ", 8, 40);
 }
 
+/* Lines of text as comments. */
+static void print_about(const Pretty *p, const char *text) {
+  for (; text && *text; text += strcspn(text, "\n"), text += *text == '\n')
+    fprintf(p->out, "  # %.*s\n", (int)strcspn(text, "\n"), text);
+}
+
 static void print_function(const Pretty *p, Op func, int stage) {
   Printer w = {.p = p, .by_stage = stage < 0 && !op_unit(func, "pp.kernel"), .stage = -1};
   const char *title = function_title(p, func, stage), *place = pretty_place(p, op_loc(p->ir, func));
   fprintf(p->out, "\n%s%*s%s%s\n", title, *place ? (int)(strlen(title) < 60 ? 60 - strlen(title) : 2) : 0, "", *place ? "# " : "", place);
-  const char *about = op_string(p->tmp, func, "pp.comment");
-  if (about) fprintf(p->out, "  # %s\n", about);
+  print_about(p, op_string(p->tmp, func, "pp.comment"));
   print_interface(&w, func);
   OpVec ops = block_ops(p->tmp, func_body(func));
   for (int i = 0; i < ops.n; i++) print_op(&w, ops.at[i]);

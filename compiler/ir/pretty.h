@@ -21,7 +21,7 @@ typedef struct {
 const char *pretty_kind(int64_t kind);                      /* "fwd" */
 const char *pretty_value(const Pretty *p, int64_t id);      /* the name of a crossing value */
 const char *pretty_place(const Pretty *p, Loc loc);         /* "gpt2.pp:12", "" without a place */
-const char *pretty_number(const Pretty *p, double v);       /* 1, 0.5, 1e-05 */
+const char *pretty_number(const Pretty *p, double v, bool single); /* 1, 0.5, 1e-05 */
 void pretty_read_values(Pretty *p, Op top);                 /* fills names, makers, users, stage_ranks */
 bool pretty_wants_stage(const Pretty *p, int64_t stage);    /* the filter, by stage and by its rank */
 

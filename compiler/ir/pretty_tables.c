@@ -1,6 +1,6 @@
 /* The parts of the form for people that are tables: a row a parameter, a data source, an action of a
  * rank, a transfer. */
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/ir/internal.h"
@@ -33,9 +33,14 @@ const char *pretty_place(const Pretty *p, Loc loc) {
   return arena_printf(p->tmp, "%s:%d", slash ? slash + 1 : name, loc.line);
 }
 
-const char *pretty_number(const Pretty *p, double v) {
+/* The shortest decimal that reads back as the same number of that precision. */
+const char *pretty_number(const Pretty *p, double v, bool single) {
   char text[40];
-  snprintf(text, sizeof text, "%.9g", v);
+  for (int digits = 1; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, v);
+    double back = strtod(text, NULL);
+    if (single ? (float)back == (float)v : back == v) break;
+  }
   return arena_strdup(p->tmp, text);
 }
 
@@ -164,7 +169,7 @@ static bool has_stage(const Pretty *p, Op parameter) {
 static const char *init_text(const Pretty *p, Op op) {
   const char *init = op_string(p->tmp, op, "init");
   if (!strcmp(init, "zeros") || !strcmp(init, "ones")) return init;
-  return arena_printf(p->tmp, "%s(%s, %s)", init, pretty_number(p, op_float(op, "a", 0)), pretty_number(p, op_float(op, "b", 0)));
+  return arena_printf(p->tmp, "%s(%s, %s)", init, pretty_number(p, op_float(op, "a", 0), false), pretty_number(p, op_float(op, "b", 0), false));
 }
 
 static const char *place_comment(const Pretty *p, Loc loc) {

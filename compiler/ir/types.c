@@ -58,13 +58,25 @@ bool type_is_tensor(Type t) {
 int type_rank(Type t) { return (int)mlirShapedTypeGetRank(t); }
 int64_t type_dim(Type t, int axis) { return mlirShapedTypeGetDimSize(t, axis); }
 
+static int64_t product(int64_t a, int64_t b) {
+  int64_t p;
+  return __builtin_mul_overflow(a, b, &p) ? INT64_MAX : p;
+}
+
+/* INT64_MAX when there are more; no op is built with such a type. */
 int64_t type_elements(Type t) {
   int64_t n = 1;
-  for (int i = 0; i < type_rank(t); i++) n *= type_dim(t, i);
+  for (int i = 0; i < type_rank(t); i++) n = product(n, type_dim(t, i));
   return n;
 }
 
-int64_t type_bytes(Type t) { return type_elements(t) * dtype_bytes(type_dtype(t)); }
+int64_t type_bytes(Type t) { return product(type_elements(t), dtype_bytes(type_dtype(t))); }
+
+bool type_is_sized(Type t) {
+  for (int i = 0; i < type_rank(t); i++)
+    if (type_dim(t, i) < 1) return false;
+  return type_bytes(t) <= (int64_t)1 << 46;
+}
 bool type_equal(Type a, Type b) { return a.ptr == b.ptr; } /* types are uniqued */
 bool type_is_real(Type t) { return dtype_table[type_dtype(t)].is_real; }
 

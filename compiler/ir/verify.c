@@ -35,6 +35,18 @@ bool args_check_results(OpArgs *a, int n, const Type *given) {
   if (!check_count(a, n, def->min_out, def->max_out, "result")) return false;
   for (int i = 0; i < n; i++)
     if (!type_is_tensor(given[i])) return args_fail(a, "result %d is no tensor of ours", i);
+  return args_check_sizes(a, n, given);
+}
+
+bool args_check_sizes(OpArgs *a, int n, const Type *given) {
+  char text[160];
+  for (int i = 0; i < n; i++) {
+    if (type_is_sized(given[i])) continue;
+    int axis = 0;
+    while (axis < type_rank(given[i]) && type_dim(given[i], axis) > 0) axis++;
+    bool empty = axis < type_rank(given[i]);
+    return args_fail(a, "the result %s %s", type_put(text, sizeof text, given[i]), empty ? "has an axis below 1" : "is too large");
+  }
   return true;
 }
 
