@@ -155,6 +155,18 @@ static Op build_kernel(Fixture *f) {
   return k;
 }
 
+/* A call with operands and results of several types. */
+static void build_mixed_call(Fixture *f, Builder *b, Value x) {
+  Op k = func_create(f->ir, ir_body(f->ir), (Loc){0, 2, 3}, "kernel_mixed");
+  Builder in = {.ir = f->ir, .block = func_body(k), .loc = {0, 2, 5}, .stage = -1};
+  Value y = func_add_arg(f->ir, k, value_type(x), in.loc), z = func_add_arg(f->ir, k, type_scalar(f->ir, PP_F64), in.loc);
+  Value out[] = {z, ir_map(&in, OP_EXP, 1, &y), z};
+  func_return(f->ir, k, in.loc, 3, out);
+  Value args[] = {x, leaf(b, OP_STEP, value_type(z), 0, NULL)};
+  Type types[] = {value_type(z), value_type(x), value_type(z)};
+  CHECK(op_n_results(call_create(b, k, 2, args, 3, types)) == 3);
+}
+
 static void build_all(Fixture *f) {
   build_declarations(f);
   Op kernel = build_kernel(f), module = module_create(f->ir, ir_body(f->ir), (Loc){0, 1, 1}, "stage_0");
@@ -174,6 +186,7 @@ static void build_all(Fixture *f) {
   build_effects(f, &b, x, index);
   Type t = value_type(x);
   Value called = op_result(call_create(&b, kernel, 1, &x, 1, &t), 0);
+  build_mixed_call(f, &b, x);
   Value wd[] = {called, x};
   ir_build(&b, OP_WITH_DERIVATIVE, 2, wd, 1, &t, 3, (Attr[]){symbol("derivative", "kernel_add"), integer("n_results", 1), integer("n_arguments", 1)});
   func_inline(&b, kernel, 1, &called, wd);
@@ -304,10 +317,10 @@ static void test_functions(void) {
   Op kernel = func_find(f.ir, ir_top(f.ir), "kernel_add");
   CHECK(!op_is_null(kernel) && op_is_func(kernel) && func_n_args(kernel) == 1);
   CHECK(op_is_null(func_find(f.ir, ir_top(f.ir), "fwd")));
-  CHECK(ir_funcs(f.arena, ir_top(f.ir)).n == 1);
+  CHECK(ir_funcs(f.arena, ir_top(f.ir)).n == 2);
   CHECK(!op_is_null(ir_parameter(f.ir, "table")) && op_is_null(ir_parameter(f.ir, "nothing")));
   OpVec calls = ir_ops(f.arena, ir_top(f.ir), OP_CALL);
-  CHECK(calls.n == 1 && op_is_call(calls.at[0]) && !strcmp(call_callee(f.arena, calls.at[0]), "kernel_add"));
+  CHECK(calls.n == 2 && op_is_call(calls.at[0]) && !strcmp(call_callee(f.arena, calls.at[0]), "kernel_add"));
   Value x = func_arg(kernel, 0);
   OpVec users = value_users(f.arena, x);
   CHECK(users.n == 2 && op_id(users.at[0]) == OP_ADD && op_is_return(func_return_op(kernel)));

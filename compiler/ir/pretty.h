@@ -14,6 +14,8 @@ typedef struct {
   const char *const *value_names; /* of values that cross tasks, from pp.value_names */
   int64_t n_value_names;
   const char **makers, **users;   /* of each of them: "stage 0 fwd", "stage 0 bwd, stage 1 fwd"; null: unknown */
+  const char *const *parameters;  /* names, in declaration order */
+  int64_t n_parameters;
   const int64_t *stage_ranks;     /* null before `schedule` */
   int64_t n_stage_ranks;
 } Pretty;
@@ -22,7 +24,7 @@ const char *pretty_kind(int64_t kind);                      /* "fwd" */
 const char *pretty_value(const Pretty *p, int64_t id);      /* the name of a crossing value */
 const char *pretty_place(const Pretty *p, Loc loc);         /* "gpt2.pp:12", "" without a place */
 const char *pretty_number(const Pretty *p, double v, bool single); /* 1, 0.5, 1e-05 */
-void pretty_read_values(Pretty *p, Op top);                 /* fills names, makers, users, stage_ranks */
+void pretty_read_values(Pretty *p, Op top);                 /* fills what is above */
 bool pretty_wants_stage(const Pretty *p, int64_t stage);    /* the filter, by stage and by its rank */
 
 /* Rows of left-aligned cells, columns as wide as their widest cell, but no wider than `first` (the first

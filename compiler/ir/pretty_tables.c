@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/items.h"
 #include "compiler/ir/internal.h"
 #include "compiler/ir/pretty.h"
 
@@ -73,8 +74,17 @@ static void read_names(Pretty *p, Op top) {
   p->n_value_names = names.n;
 }
 
+static void read_parameters(Pretty *p, Op top) {
+  VEC(const char *) names = {0};
+  for (Op op = mlirBlockGetFirstOperation(module_body(top)); !op_is_null(op); op = op_next(op))
+    if (op_id(op) == OP_PARAMETER) VEC_PUSH(p->tmp, &names, op_string(p->tmp, op, "sym"));
+  p->parameters = names.at;
+  p->n_parameters = names.n;
+}
+
 void pretty_read_values(Pretty *p, Op top) {
   read_names(p, top);
+  read_parameters(p, top);
   p->stage_ranks = op_ints(p->tmp, top, "pp.stage_ranks", &p->n_stage_ranks);
   p->makers = arena_alloc_array(p->tmp, (size_t)p->n_value_names, sizeof *p->makers);
   p->users = arena_alloc_array(p->tmp, (size_t)p->n_value_names, sizeof *p->users);
@@ -301,6 +311,57 @@ static void print_rank(const Pretty *p, Op op, const int64_t *table, int64_t n_t
   pretty_print_rows(p, &rows, "  ", 8, 72);
 }
 
+/* --- memory ---------------------------------------------------------------------------------------------- */
+
+static const char *parameter_name(const Pretty *p, int64_t index) {
+  return index >= 0 && index < p->n_parameters ? p->parameters[index] : "?";
+}
+
+static const char *at_microbatch(const Pretty *p, const char *what, int64_t microbatch) {
+  return microbatch < 0 ? what : arena_printf(p->tmp, "%s, microbatch %lld", what, (long long)microbatch);
+}
+
+static const char *state_name(const Pretty *p, int64_t number) {
+  const char *list = op_string(p->tmp, ir_top(p->ir), "pp.states");
+  for (; list && number > 0; number--) list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
+  return list ? arena_strndup(p->tmp, list, strcspn(list, ",")) : "?";
+}
+
+static const char *item_name(const Pretty *p, const int64_t *item) {
+  static const char *const plain[ITEM_KIND_COUNT] = {
+      [ITEM_LOSSES] = "losses", [ITEM_COUNTS] = "counts", [ITEM_NORMS] = "norms",   [ITEM_CONTROL] = "control",
+      [ITEM_STEP] = "step",     [ITEM_PROMPT] = "prompt", [ITEM_LOGITS] = "logits"};
+  Arena *a = p->tmp;
+  long long key1 = item[1], key2 = item[2];
+  switch ((ItemKind)item[0]) {
+    case ITEM_PARAMETER: return parameter_name(p, key1);
+    case ITEM_GRADIENT: return arena_printf(a, "gradient(%s) of stage %lld", parameter_name(p, key1), key2);
+    case ITEM_STATE: return arena_printf(a, "%s(%s)", state_name(p, key2), parameter_name(p, key1));
+    case ITEM_OUTPUT: return arena_printf(a, "output %lld", key1);
+    case ITEM_FRAME: return at_microbatch(p, arena_printf(a, "frame of stage %lld", key1), key2);
+    case ITEM_WEIGHT_FRAME: return at_microbatch(p, arena_printf(a, "weight frame of stage %lld", key1), key2);
+    case ITEM_VALUE: return at_microbatch(p, pretty_value(p, key1), key2);
+    case ITEM_WORKSPACE: return arena_printf(a, "workspace of action %lld", key1);
+    default: return item[0] >= 0 && item[0] < ITEM_KIND_COUNT && plain[item[0]] ? plain[item[0]] : "?";
+  }
+}
+
+static void print_memory(const Pretty *p, Op rank) {
+  int64_t n, n_bytes;
+  const int64_t *items = op_ints(p->tmp, rank, "items", &n), *bytes = op_ints(p->tmp, rank, "bytes", &n_bytes);
+  if (!items) return;
+  fprintf(p->out, "\nmemory of rank %lld", (long long)op_int(rank, "rank", 0));
+  if (n_bytes >= 2) fprintf(p->out, ": arena %lld bytes, window %lld bytes", (long long)bytes[0], (long long)bytes[1]);
+  fputc('\n', p->out);
+  PrettyRows rows = {0};
+  for (int64_t i = 0; i + ITEM_NUMBERS <= n; i += ITEM_NUMBERS) {
+    const char *space = items[i + 3] == PP_WINDOW ? "window" : "arena";
+    VEC_PUSH(p->tmp, &rows, (PrettyRow){.cells = {arena_printf(p->tmp, "%s + %lld", space, (long long)items[i + 4]),
+                                                  arena_printf(p->tmp, "%lld bytes", (long long)items[i + 5]), item_name(p, items + i)}});
+  }
+  pretty_print_rows(p, &rows, "  ", 32, 32);
+}
+
 void pretty_ranks(const Pretty *p, Op top) {
   int64_t n_table;
   const int64_t *table = transfer_table(p, top, &n_table);
@@ -310,6 +371,7 @@ void pretty_ranks(const Pretty *p, Op top) {
         p->stage_ranks[p->options.stage] != op_int(op, "rank", 0))
       continue;
     print_rank(p, op, table, n_table);
+    print_memory(p, op);
   }
 }
 

@@ -35,6 +35,10 @@ bool args_check_results(OpArgs *a, int n, const Type *given) {
   if (!check_count(a, n, def->min_out, def->max_out, "result")) return false;
   for (int i = 0; i < n; i++)
     if (!type_is_tensor(given[i])) return args_fail(a, "result %d is no tensor of ours", i);
+  int runs = 0;
+  for (int i = 0; i < n; i++) runs += i == 0 || !type_equal(given[i], given[i - 1]);
+  if (def->max_out < 0 && runs > VARIADIC_SLOTS)
+    return args_fail(a, "the type changes more than %d times along the results", VARIADIC_SLOTS);
   return args_check_sizes(a, n, given);
 }
 
