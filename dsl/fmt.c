@@ -163,9 +163,20 @@ static bool has_comment(const Printer *p, const AstBlock *block) {
 
 // --- expressions -----------------------------------------------------------
 
+// True when the expression, behind `more` columns, can start on this line: it
+// fits, or it is a function literal that wouldn't fit the next line either
+// and has its block opened.
+static bool stays(const Printer *p, const AstExpr *expr, int more) {
+  if (p->flat || expr_fits(p, expr, more)) return true;
+  if (expr->kind != EXPR_FN || expr->parens) return false;
+  Printer next_line = *p;
+  next_line.line_start = p->out->length - (size_t)(p->indent + CONTINUATION);
+  return !expr_fits(&next_line, expr, more);
+}
+
 // A space before the next thing, or a new line where that wouldn't fit.
-static void put_break(Printer *p, bool next_fits) {
-  if (next_fits || p->flat)
+static void put_break(Printer *p, bool next_stays) {
+  if (next_stays)
     str_putc(p->out, ' ');
   else
     start_continuation(p);
@@ -180,10 +191,10 @@ static void print_name_and_value(Printer *p, const char *name,
   print_expr(p, value);
 }
 
-static bool named_fits(const Printer *p, const char *name,
-                       const AstExpr *value, int more) {
+static bool named_stays(const Printer *p, const char *name,
+                        const AstExpr *value, int more) {
   int width = name ? (int)strlen(name) + 3 : 0;
-  return expr_fits(p, value, width + more);
+  return stays(p, value, width + more);
 }
 
 static void print_args(Printer *p, AstArgs args) {
@@ -192,7 +203,7 @@ static void print_args(Printer *p, AstArgs args) {
     int tail = element_tail(i + 1 == args.n);
     if (i > 0) {
       str_putc(p->out, ',');
-      put_break(p, p->flat || named_fits(p, arg->name, arg->value, 1 + tail));
+      put_break(p, named_stays(p, arg->name, arg->value, 1 + tail));
     }
     p->reserve += tail;
     print_name_and_value(p, arg->name, arg->value);
@@ -205,7 +216,7 @@ static void print_exprs(Printer *p, AstExprs exprs) {
     int tail = element_tail(i + 1 == exprs.n);
     if (i > 0) {
       str_putc(p->out, ',');
-      put_break(p, p->flat || expr_fits(p, exprs.at[i], 1 + tail));
+      put_break(p, stays(p, exprs.at[i], 1 + tail));
     }
     p->reserve += tail;
     print_expr(p, exprs.at[i]);
@@ -237,7 +248,7 @@ static void print_binary(Printer *p, const AstExpr *expr) {
   print_expr(p, expr->binary.left);
   if (too_long(p)) return;
   int width = (int)strlen(op) + 2;
-  put_break(p, p->flat || expr_fits(p, expr->binary.right, width));
+  put_break(p, stays(p, expr->binary.right, width));
   str_printf(p->out, "%s ", op);
   print_expr(p, expr->binary.right);
 }
@@ -245,11 +256,11 @@ static void print_binary(Printer *p, const AstExpr *expr) {
 static void print_cond(Printer *p, const AstExpr *expr) {
   print_expr(p, expr->cond.test);
   if (too_long(p)) return;
-  put_break(p, p->flat || expr_fits(p, expr->cond.then, 3));
+  put_break(p, stays(p, expr->cond.then, 3));
   put(p, "? ");
   print_expr(p, expr->cond.then);
   if (too_long(p)) return;
-  put_break(p, p->flat || expr_fits(p, expr->cond.otherwise, 3));
+  put_break(p, stays(p, expr->cond.otherwise, 3));
   put(p, ": ");
   print_expr(p, expr->cond.otherwise);
 }
@@ -276,13 +287,17 @@ static void print_param(Printer *p, const AstParam *param) {
   }
 }
 
-static bool param_fits(const Printer *p, const AstParam *param, int more) {
+static bool param_stays(const Printer *p, const AstParam *param, int more) {
   Str text = {0};
   Printer m = measuring(p, &text);
-  print_param(&m, param);
-  bool result = !m.open_block && fits(p, &text, more);
+  AstParam head = *param;
+  head.default_value = NULL;
+  print_param(&m, &head);
+  int width = (int)text.length;
   str_free(&text);
-  return result;
+  if (!param->default_value)
+    return p->flat || column(p) + width + p->reserve + more <= MAX_COLUMNS;
+  return stays(p, param->default_value, width + 3 + more);
 }
 
 static void print_params(Printer *p, AstParams params) {
@@ -292,7 +307,7 @@ static void print_params(Printer *p, AstParams params) {
     int tail = element_tail(i + 1 == params.n);
     if (i > 0) {
       str_putc(p->out, ',');
-      put_break(p, p->flat || param_fits(p, &params.at[i], 1 + tail));
+      put_break(p, param_stays(p, &params.at[i], 1 + tail));
     }
     p->reserve += tail;
     print_param(p, &params.at[i]);
@@ -306,11 +321,8 @@ static void print_fn_expr(Printer *p, const AstFn *fn) {
   put(p, "fn ");
   print_params(p, fn->params);
   str_putc(p->out, ' ');
-  // A block inside is indented from the statement, not from the `fn`.
-  int reserve = p->reserve;
-  p->reserve = reserve + 2;
+  // Its lines are indented from the statement, not from the `fn`.
   print_block(p, fn->body);
-  p->reserve = reserve;
 }
 
 static void print_operand(Printer *p, const AstExpr *expr) {
@@ -477,7 +489,7 @@ static void print_simple_stmt(Printer *p, const AstStmt *s) {
       put(p, "require ");
       print_expr(p, s->require.test);
       put(p, ",");
-      put_break(p, p->flat || expr_fits(p, s->require.text, 1));
+      put_break(p, stays(p, s->require.text, 1));
       print_expr(p, s->require.text);
       break;
     case STMT_STAGE_END:

@@ -85,6 +85,20 @@ static void long_lines_are_filled(void) {
       "second_operand_of_a_sum_that_is_long\n    + third_operand_of_it;\n");
 }
 
+// The block is opened or not by the same measure that breaks before it.
+static void function_literals_break_as_a_whole(void) {
+  check_pair(
+      "optimizer o(learning_rate_of_the_optimizer, beta1 = 0.9, beta2 = 0.99, "
+      "decay = fn (p) { return p; }) {}",
+      "optimizer o(learning_rate_of_the_optimizer, beta1 = 0.9, beta2 = 0.99,"
+      "\n    decay = fn (p) { return p; }) {}\n");
+  check_pair(
+      "const a = f(a_long_first_argument_of_the_call_for_this_test, fn (x) {\n"
+      "  return x; });",
+      "const a = f(a_long_first_argument_of_the_call_for_this_test, fn (x) {\n"
+      "  return x;\n});\n");
+}
+
 static void library_is_canonical(void) {
   for (int i = 0; i < dsl_library_count; i++) {
     Arena *arena = arena_create();
@@ -99,6 +113,7 @@ int main(void) {
   TEST(comments);
   TEST(train_is_aligned);
   TEST(long_lines_are_filled);
+  TEST(function_literals_break_as_a_whole);
   TEST(library_is_canonical);
   return test_end();
 }
