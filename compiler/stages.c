@@ -8,8 +8,8 @@
  * parameter; finish, decision and update behind the loop (update.c).
  *
  * Two linear walks: against the program order each op tells its operands where they are needed, in
- * program order the copies are made. Work that shrinks a parameter (the sum of its squares) stays
- * where it is: its result is sent. */
+ * program order the copies are made. Work that shrinks a parameter (the sum of its squares) and products
+ * stay where they are: their results are sent. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +27,7 @@ typedef struct {
   int stage;
   bool moves;             /* has copies where it is used */
   bool mobile;            /* so may what depends on it: it doesn't read data */
+  bool free;              /* follows from constants alone */
   int64_t param_elements; /* of the largest parameter that it depends on */
   VEC(Copy) copies;
 } Site;
@@ -48,15 +49,26 @@ static int64_t result_elements(Op op) {
   return n;
 }
 
+/* Not worth doing twice. */
+static bool is_heavy(OpId id) {
+  return op_class(id) == CLASS_PRODUCT || (op_class(id) == CLASS_SPECIAL && id != OP_GATHER);
+}
+
+/* Of the backward pass only what follows from constants moves: an adjoint that happens to depend on
+ * parameters alone stays in the stage of its op. */
 static void classify(Localize *l, Site *s) {
   OpId id = op_id(s->op);
-  s->mobile = id != OP_DATA && (op_traits(id) & TRAIT_PURE);
+  bool pure = op_traits(id) & TRAIT_PURE, is_leaf = op_class(id) == CLASS_LEAF;
+  s->mobile = pure && id != OP_DATA && !is_heavy(id);
+  s->free = is_leaf ? op_traits(id) & TRAIT_FREE : pure;
   s->param_elements = id == OP_PARAM ? result_elements(s->op) : 0;
   for (int i = 0; i < op_n_operands(s->op); i++) {
     Site *from = site_of(l, op_operand(s->op, i));
     s->mobile = s->mobile && from->mobile;
+    s->free = s->free && from->free;
     if (from->param_elements > s->param_elements) s->param_elements = from->param_elements;
   }
+  if (op_unit(s->op, "pp.backward")) s->mobile = s->mobile && s->free;
   /* A parameter's copy moves once a step, a value once a microbatch. */
   if (result_elements(s->op) < s->param_elements / l->n_microbatches) s->mobile = false;
   s->moves = s->mobile || id == OP_DATA;
