@@ -460,11 +460,11 @@ static void index_transfers(Memory *m, Arena *arena) {
 
 static void read_transfers(Memory *m, Arena *arena) {
   m->transfers = transfers_read(m->t, arena, &m->n_transfers);
-  size_t n = (size_t)m->n_transfers;
-  m->next_send = arena_alloc_array(arena, n, sizeof *m->next_send);
-  m->latest = arena_alloc_array(arena, n, sizeof *m->latest);
-  m->posted = arena_alloc_array(arena, n, sizeof *m->posted);
-  m->waits = arena_alloc_array(arena, n, sizeof *m->waits);
+  size_t n_all = (size_t)m->n_transfers;
+  m->next_send = arena_alloc_array(arena, n_all, sizeof *m->next_send);
+  m->latest = arena_alloc_array(arena, n_all, sizeof *m->latest);
+  m->posted = arena_alloc_array(arena, n_all, sizeof *m->posted);
+  m->waits = arena_alloc_array(arena, n_all, sizeof *m->waits);
   index_transfers(m, arena);
   for (int r = 0; r < m->t->n_ranks; r++) {
     int64_t n = 0;

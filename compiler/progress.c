@@ -1,0 +1,652 @@
+/* The proof, on exactly what will be emitted: the pp.rank ops and pp.transfers. In: actions, operations
+ * and items of each rank. Out: `pp.proved`, or errors. Shares no code with `transfers` and `memory`.
+ *
+ *   progress  All ranks are run together over the strictest transport: a transfer completes when both
+ *             ends have posted it and every transfer that either end posted before is complete. No rank
+ *             ever chooses, so one run that ends shows that all end: it visits the graph of actions and
+ *             transfers in a topological order. A run that stops has a cycle; it is printed.
+ *   witness   The total order must agree: every rank posts in ascending numbers, each transfer once at
+ *             each end, and waits for it once behind its post.
+ *   values    A send stands behind the action that makes its value, a use behind the wait for its receive.
+ *   bytes     Items that live at the same time don't overlap. A received item lives from its post, a sent
+ *             one until its send has been awaited, a frame while tasks use a field of it. A new parameter
+ *             is received only behind the last read of the old one.
+ * Linear in actions and operations; the bytes n log n. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+#include "compiler/items.h"
+
+enum { FEW_ERRORS = 8 };
+
+typedef struct {
+  int stage, kind;
+  Op func;
+  int n_in, n_out;
+  const int64_t *in, *out;
+  VEC(const char *) reads; /* parameters */
+} TaskInfo;
+
+typedef struct {
+  int what;     /* pp_transfer_op, or RUN */
+  int index;    /* transfer or action */
+} Event;
+enum { RUN = 100 };
+
+typedef struct {
+  Op op;
+  int n_actions, n_events, n_items, n_posts;
+  const int64_t *actions, *items, *bytes, *overlaps;
+  const Loc *lines;
+  Event *events;
+  int *event_of;  /* [n_actions] */
+  int *posts;     /* transfers in the order in which they are posted */
+  int unordered;  /* one that is posted out of the total order, -1 */
+} RankInfo;
+
+typedef struct {
+  int value, microbatch, from, to, made;
+  int events[4];  /* of POST_RECEIVE, POST_SEND, AWAIT_RECEIVE, AWAIT_SEND in their rank; -1 */
+  bool issued[2], complete; /* at the sender, at the receiver */
+} TransferInfo;
+
+typedef struct {
+  Ir *ir;
+  Diag *diag;
+  Arena *arena;
+  int n_ranks, n_stages, n_microbatches, n_values, n_transfers, n_errors;
+  const int64_t *stage_ranks;
+  TaskInfo *tasks;          /* [n_stages * PP_TASK_KIND_COUNT], func null when absent */
+  int *maker_stage;         /* [n_values] */
+  int *same_bytes;          /* [n_values] value that it is a reshape of, -1 */
+  bool *by_fwd;             /* [n_values] made by a fwd: lies in the frame, not the weight frame */
+  const char **names;
+  RankInfo *ranks;
+  TransferInfo *transfers;
+} Proof;
+
+__attribute__((format(printf, 3, 4))) static void fail(Proof *p, Loc loc, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  if (p->n_errors++ < FEW_ERRORS) diag_verror(p->diag, loc, format, args);
+  va_end(args);
+}
+
+/* --- reading ------------------------------------------------------------------------------------------- */
+
+static void read_task(Proof *p, Op func, int stage) {
+  int64_t n = 0, kind = op_int(func, "pp.kind", -1);
+  TaskInfo *task = &p->tasks[stage * PP_TASK_KIND_COUNT + kind];
+  *task = (TaskInfo){.stage = stage, .kind = (int)kind, .func = func};
+  task->in = op_ints(p->arena, func, "pp.in", &n), task->n_in = (int)n;
+  task->out = op_ints(p->arena, func, "pp.out", &n), task->n_out = (int)n;
+  for (int i = 0; i < task->n_in; i++)
+    if (task->in[i] >= p->n_values) p->n_values = (int)task->in[i] + 1;
+  for (int i = 0; i < task->n_out; i++)
+    if (task->out[i] >= p->n_values) p->n_values = (int)task->out[i] + 1;
+  OpVec ops = ir_ops(p->arena, func, OP_PARAM);
+  for (int i = 0; i < ops.n; i++) VEC_PUSH(p->arena, &task->reads, op_string(p->arena, ops.at[i], "param"));
+}
+
+static void read_stages(Proof *p) {
+  p->tasks = arena_alloc_array(p->arena, (size_t)p->n_stages * PP_TASK_KIND_COUNT, sizeof *p->tasks);
+  OpVec top = block_ops(p->arena, ir_body(p->ir));
+  for (int i = 0; i < top.n; i++) {
+    int stage = (int)op_int(top.at[i], "pp.stage", -1);
+    if (stage < 0 || op_id(top.at[i]) != OP_NONE || op_is_func(top.at[i])) continue;
+    OpVec funcs = ir_funcs(p->arena, top.at[i]);
+    for (int k = 0; k < funcs.n; k++) read_task(p, funcs.at[k], stage);
+  }
+}
+
+static Value unviewed(Value v) {
+  Op op = value_owner(v);
+  while (!op_is_null(op) && op_id(op) == OP_RESHAPE) v = op_operand(op, 0), op = value_owner(v);
+  return v;
+}
+
+/* Who makes each value, and which are other shapes of the bytes of another. */
+static void read_makers(Proof *p) {
+  p->maker_stage = arena_alloc_array(p->arena, (size_t)p->n_values, sizeof *p->maker_stage);
+  p->same_bytes = arena_alloc_array(p->arena, (size_t)p->n_values, sizeof *p->same_bytes);
+  p->by_fwd = arena_alloc_array(p->arena, (size_t)p->n_values, sizeof *p->by_fwd);
+  for (int v = 0; v < p->n_values; v++) p->maker_stage[v] = p->same_bytes[v] = -1;
+  for (int i = 0; i < p->n_stages * PP_TASK_KIND_COUNT; i++) {
+    const TaskInfo *task = &p->tasks[i];
+    if (op_is_null(task->func)) continue;
+    Op ret = func_return_op(task->func);
+    for (int k = 0; k < task->n_out; k++) {
+      int v = (int)task->out[k];
+      p->maker_stage[v] = task->stage;
+      p->by_fwd[v] |= task->kind == PP_FWD;
+      Value base = unviewed(op_operand(ret, k));
+      if (op_is_null(value_owner(base)) && (int)task->in[value_index(base)] != v)
+        p->same_bytes[v] = (int)task->in[value_index(base)];
+      for (int j = 0; j < k && p->same_bytes[v] < 0; j++)
+        if (value_equal(unviewed(op_operand(ret, j)), base) && p->same_bytes[task->out[j]] != v)
+          p->same_bytes[v] = (int)task->out[j];
+    }
+  }
+}
+
+static void read_names(Proof *p) {
+  p->names = arena_alloc_array(p->arena, (size_t)p->n_values, sizeof *p->names);
+  const char *text = op_string(p->arena, ir_top(p->ir), "pp.value_names");
+  for (int v = 0; v < p->n_values; v++) {
+    size_t length = text ? strcspn(text, "\n") : 0;
+    p->names[v] = length ? arena_strndup(p->arena, text, length) : arena_printf(p->arena, "value %d", v);
+    if (text) text += length + (text[length] == '\n');
+  }
+}
+
+static void read_transfers(Proof *p) {
+  OpVec ops = ir_ops(p->arena, ir_top(p->ir), OP_TRANSFERS);
+  int64_t n = 0;
+  const int64_t *table = ops.n ? op_ints(p->arena, ops.at[0], "table", &n) : NULL;
+  p->n_transfers = (int)(n / 5);
+  p->transfers = arena_alloc_array(p->arena, (size_t)p->n_transfers, sizeof *p->transfers);
+  for (int i = 0; i < p->n_transfers; i++) {
+    const int64_t *row = &table[5 * (int64_t)i];
+    p->transfers[i] = (TransferInfo){.value = (int)row[0], .microbatch = (int)row[1], .from = (int)row[2],
+                                     .to = (int)row[3], .made = (int)row[4], .events = {-1, -1, -1, -1}};
+  }
+}
+
+static Loc line_of(const RankInfo *rank, int action) {
+  if (rank->n_actions == 0) return (Loc){0};
+  return rank->lines[action < rank->n_actions ? action : rank->n_actions - 1];
+}
+
+static const char *transfer_text(Proof *p, int number) {
+  const TransferInfo *t = &p->transfers[number];
+  const char *microbatch = t->microbatch < 0 ? "" : arena_printf(p->arena, " of microbatch %d", t->microbatch);
+  return arena_printf(p->arena, "%s%s from rank %d to rank %d", p->names[t->value], microbatch, t->from, t->to);
+}
+
+static const char *action_text(Proof *p, const RankInfo *rank, int action) {
+  static const char *const kinds[] = {"fwd",    "bwd",    "bwd_input", "bwd_weight",
+                                      "finish", "decide", "update",    "refresh"};
+  if (action >= rank->n_actions) return "the end of the step";
+  const int64_t *a = &rank->actions[3 * (int64_t)action];
+  if (a[2] < 0) return arena_printf(p->arena, "%s(%d)", kinds[a[0]], (int)a[1]);
+  return arena_printf(p->arena, "%s(%d, %d)", kinds[a[0]], (int)a[1], (int)a[2]);
+}
+
+/* Enters an operation with its transfer: the right rank, once, a wait behind its post. */
+static void enter_operation(Proof *p, RankInfo *rank, int r, Event e, int position) {
+  Loc loc = line_of(rank, (position + 1) / 2);
+  if (e.index < 0 || e.index >= p->n_transfers || e.what < 0 || e.what > PP_AWAIT_SEND) {
+    fail(p, loc, "rank %d: operation %d on transfer %d", r, e.what, e.index);
+    return;
+  }
+  TransferInfo *t = &p->transfers[e.index];
+  bool sends = e.what == PP_POST_SEND || e.what == PP_AWAIT_SEND;
+  bool posts = e.what == PP_POST_SEND || e.what == PP_POST_RECEIVE;
+  if ((sends ? t->from : t->to) != r || t->events[e.what] >= 0)
+    fail(p, loc, "rank %d: operation %d on %s is not its own, or stands twice", r, e.what, transfer_text(p, e.index));
+  if (!posts && t->events[sends ? PP_POST_SEND : PP_POST_RECEIVE] < 0)
+    fail(p, loc, "rank %d waits for %s before it has posted it", r, transfer_text(p, e.index));
+  t->events[e.what] = rank->n_events;
+  if (posts && rank->n_posts && rank->posts[rank->n_posts - 1] >= e.index) rank->unordered = e.index;
+  if (posts) rank->posts[rank->n_posts++] = e.index;
+}
+
+static void read_rank(Proof *p, Op op) {
+  int r = (int)op_int(op, "rank", 0);
+  RankInfo *rank = &p->ranks[r];
+  int64_t n = 0, n_ops = 0, next = 0;
+  rank->op = op;
+  rank->unordered = -1;
+  rank->actions = op_ints(p->arena, op, "actions", &n), rank->n_actions = (int)(n / 3);
+  rank->items = op_ints(p->arena, op, "items", &n), rank->n_items = (int)(n / ITEM_NUMBERS);
+  rank->overlaps = op_ints(p->arena, op, "overlaps", &n);
+  rank->bytes = op_ints(p->arena, op, "bytes", &n);
+  rank->lines = op_lines(p->ir, p->arena, op, "lines", &n);
+  const int64_t *ops = op_ints(p->arena, op, "ops", &n_ops);
+  rank->events = arena_alloc_array(p->arena, (size_t)(rank->n_actions + n_ops / 3), sizeof *rank->events);
+  rank->event_of = arena_alloc_array(p->arena, (size_t)rank->n_actions, sizeof *rank->event_of);
+  rank->posts = arena_alloc_array(p->arena, (size_t)(n_ops / 3), sizeof *rank->posts);
+  for (int position = 0; position < 2 * rank->n_actions; position++) {
+    for (; next < n_ops && ops[next] == position; next += 3) {
+      Event e = {(int)ops[next + 1], (int)ops[next + 2]};
+      enter_operation(p, rank, r, e, position);
+      rank->events[rank->n_events++] = e;
+    }
+    if (position % 2) continue;
+    rank->event_of[position / 2] = rank->n_events;
+    rank->events[rank->n_events++] = (Event){RUN, position / 2};
+  }
+  if (next < n_ops) fail(p, line_of(rank, 0), "rank %d: operations out of order", r);
+}
+
+/* --- progress ------------------------------------------------------------------------------------------ */
+
+typedef struct {
+  int *next;   /* [n_ranks] event that a rank has to do next */
+  int *head;   /* [n_ranks] how many of its posts are complete */
+  int *ready;  /* stack of ranks */
+  bool *queued;
+  int n_ready;
+} Run;
+
+static void wake(Run *run, int r) {
+  if (run->queued[r]) return;
+  run->queued[r] = true;
+  run->ready[run->n_ready++] = r;
+}
+
+/* The transfer at the head of r's queue, if both ends have posted it and it heads both queues. */
+static bool complete_head(Proof *p, Run *run, int r, int *out_peer) {
+  const RankInfo *rank = &p->ranks[r];
+  if (run->head[r] >= rank->n_posts) return false;
+  int number = rank->posts[run->head[r]];
+  TransferInfo *t = &p->transfers[number];
+  int peer = t->from == r ? t->to : t->from;
+  const RankInfo *other = &p->ranks[peer];
+  bool heads_other = run->head[peer] < other->n_posts && other->posts[run->head[peer]] == number;
+  if (!t->issued[0] || !t->issued[1] || !heads_other) return false;
+  t->complete = true;
+  run->head[r]++;
+  run->head[peer]++;
+  wake(run, r);
+  wake(run, peer);
+  *out_peer = peer;
+  return true;
+}
+
+static void advance_rank(Proof *p, Run *run, int r) {
+  const RankInfo *rank = &p->ranks[r];
+  int peer;
+  while (complete_head(p, run, r, &peer)) continue;
+  for (; run->next[r] < rank->n_events; run->next[r]++) {
+    Event e = rank->events[run->next[r]];
+    if (e.what == RUN) continue;
+    TransferInfo *t = &p->transfers[e.index];
+    if (e.what == PP_POST_SEND) t->issued[0] = true;
+    else if (e.what == PP_POST_RECEIVE) t->issued[1] = true;
+    else if (!t->complete) return;
+    while (complete_head(p, run, r, &peer)) continue;
+  }
+}
+
+static int next_action(const RankInfo *rank, int event) {
+  while (event < rank->n_events && rank->events[event].what != RUN) event++;
+  return event < rank->n_events ? rank->events[event].index : rank->n_actions;
+}
+
+/* What keeps a node of the stopped run from going on. Nodes: ranks, then transfers. A rank waits for a
+ * transfer; a transfer for a rank that has not posted it, or for the one before it in a queue. */
+static int blocker(const Proof *p, const Run *run, int node) {
+  if (node < p->n_ranks) return p->n_ranks + p->ranks[node].events[run->next[node]].index;
+  const TransferInfo *t = &p->transfers[node - p->n_ranks];
+  if (!t->issued[0]) return t->from;
+  if (!t->issued[1]) return t->to;
+  int at_sender = p->ranks[t->from].posts[run->head[t->from]];
+  int at_receiver = p->ranks[t->to].posts[run->head[t->to]];
+  return p->n_ranks + (at_sender != node - p->n_ranks ? at_sender : at_receiver);
+}
+
+static void report_node(Proof *p, const Run *run, int node, bool is_first) {
+  Loc loc;
+  const char *text;
+  if (node < p->n_ranks) {
+    const RankInfo *rank = &p->ranks[node];
+    int action = next_action(rank, run->next[node]);
+    loc = line_of(rank, action);
+    text = arena_printf(p->arena, "rank %d, before %s, waits for %s", node, action_text(p, rank, action),
+                        transfer_text(p, rank->events[run->next[node]].index));
+  } else {
+    const TransferInfo *t = &p->transfers[node - p->n_ranks];
+    int by = blocker(p, run, node);
+    loc = line_of(&p->ranks[t->from], t->made);
+    const char *reason = by < p->n_ranks ? arena_printf(p->arena, "rank %d has not come to it", by)
+                                         : arena_printf(p->arena, "it stands behind %s", transfer_text(p, by - p->n_ranks));
+    text = arena_printf(p->arena, "%s can't move: %s", transfer_text(p, node - p->n_ranks), reason);
+  }
+  if (is_first) fail(p, loc, "this can't finish: %s", text);
+  else diag_note(p->diag, loc, "%s", text);
+}
+
+static void report_cycle(Proof *p, const Run *run) {
+  int r = 0;
+  while (run->next[r] >= p->ranks[r].n_events) r++;
+  bool *seen = arena_alloc_array(p->arena, (size_t)(p->n_ranks + p->n_transfers), sizeof *seen);
+  int node = r;
+  for (; !seen[node]; node = blocker(p, run, node)) seen[node] = true;
+  int begin = node;
+  do {
+    report_node(p, run, node, node == begin);
+    node = blocker(p, run, node);
+  } while (node != begin);
+}
+
+static void check_progress(Proof *p) {
+  size_t n = (size_t)p->n_ranks;
+  Run run = {.next = arena_alloc_array(p->arena, n, sizeof(int)), .head = arena_alloc_array(p->arena, n, sizeof(int)),
+             .ready = arena_alloc_array(p->arena, n, sizeof(int)), .queued = arena_alloc_array(p->arena, n, sizeof(bool))};
+  for (int r = 0; r < p->n_ranks; r++) wake(&run, r);
+  while (run.n_ready > 0) {
+    int r = run.ready[--run.n_ready];
+    run.queued[r] = false;
+    advance_rank(p, &run, r);
+  }
+  for (int r = 0; r < p->n_ranks; r++)
+    if (run.next[r] < p->ranks[r].n_events) {
+      report_cycle(p, &run);
+      return;
+    }
+}
+
+/* Without it a later pass could not tell where a wait may stand. */
+static void check_witness(Proof *p) {
+  for (int r = 0; r < p->n_ranks; r++)
+    if (p->ranks[r].unordered >= 0)
+      fail(p, line_of(&p->ranks[r], 0), "rank %d posts %s out of the total order", r,
+           transfer_text(p, p->ranks[r].unordered));
+}
+
+/* --- values -------------------------------------------------------------------------------------------- */
+
+/* Transfers into one rank by (value, microbatch): rows for the values that come, columns microbatches. */
+typedef struct {
+  int *row;      /* [n_values] + 1 */
+  int *number;   /* [rows][n_microbatches + 1] + 1 */
+  int n_rows;
+} Table;
+
+static Table table_create(Proof *p, Arena *arena) {
+  return (Table){.row = arena_alloc_array(arena, (size_t)p->n_values, sizeof(int))};
+}
+
+static void table_add_row(Table *table, int value) {
+  if (!table->row[value]) table->row[value] = ++table->n_rows;
+}
+
+static void table_close(Proof *p, Arena *arena, Table *table) {
+  table->number = arena_alloc_array(arena, (size_t)table->n_rows * ((size_t)p->n_microbatches + 1), sizeof(int));
+}
+
+static int *table_at(const Proof *p, const Table *table, int value, int microbatch) {
+  if (!table->row[value]) return NULL;
+  int64_t columns = p->n_microbatches + 1;
+  return &table->number[(table->row[value] - 1) * columns + (microbatch < 0 ? columns - 1 : microbatch)];
+}
+
+static const TaskInfo *task_of(const Proof *p, const RankInfo *rank, int action) {
+  const int64_t *a = &rank->actions[3 * (int64_t)action];
+  return &p->tasks[a[1] * PP_TASK_KIND_COUNT + a[0]];
+}
+
+static void check_sends(Proof *p) {
+  for (int i = 0; i < p->n_transfers; i++) {
+    const TransferInfo *t = &p->transfers[i];
+    const RankInfo *rank = &p->ranks[t->from];
+    bool complete = true;
+    for (int k = 0; k < 4; k++) complete &= t->events[k] >= 0;
+    if (!complete || t->made < 0 || t->made >= rank->n_actions) {
+      fail(p, line_of(rank, 0), "%s lacks an operation", transfer_text(p, i));
+      continue;
+    }
+    const TaskInfo *task = task_of(p, rank, t->made);
+    bool makes = false;
+    for (int k = 0; k < task->n_out; k++) makes |= task->out[k] == t->value;
+    makes &= rank->actions[3 * (int64_t)t->made + 2] == t->microbatch;
+    if (!makes || t->events[PP_POST_SEND] < rank->event_of[t->made])
+      fail(p, line_of(rank, t->made), "rank %d sends %s before it is made", t->from, transfer_text(p, i));
+  }
+}
+
+static void check_uses(Proof *p, int r) {
+  const RankInfo *rank = &p->ranks[r];
+  Arena *arena = arena_create();
+  Table incoming = table_create(p, arena);
+  for (int i = 0; i < p->n_transfers; i++)
+    if (p->transfers[i].to == r) table_add_row(&incoming, p->transfers[i].value);
+  table_close(p, arena, &incoming);
+  for (int i = 0; i < p->n_transfers; i++)
+    if (p->transfers[i].to == r) *table_at(p, &incoming, p->transfers[i].value, p->transfers[i].microbatch) = i + 1;
+  for (int a = 0; a < rank->n_actions; a++) {
+    const TaskInfo *task = task_of(p, rank, a);
+    int microbatch = (int)rank->actions[3 * (int64_t)a + 2];
+    for (int k = 0; k < task->n_in; k++) {
+      int v = (int)task->in[k];
+      if (p->maker_stage[v] >= 0 && p->stage_ranks[p->maker_stage[v]] == r) continue;
+      const int *number = table_at(p, &incoming, v, microbatch);
+      bool waited = number && *number && p->transfers[*number - 1].events[PP_AWAIT_RECEIVE] < rank->event_of[a];
+      if (!waited) fail(p, line_of(rank, a), "rank %d: %s uses %s before it has come", r, action_text(p, rank, a), p->names[v]);
+    }
+  }
+  arena_destroy(arena);
+}
+
+/* --- bytes --------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  int item;
+  int64_t offset, end_offset;
+  int first, last; /* events */
+} Life;
+
+typedef struct {
+  Proof *p;
+  int r;
+  const RankInfo *rank;
+  Arena *arena;
+  Life *lives;      /* [n_items] */
+  Table values;     /* of VALUE items */
+  int *frames;      /* [2][n_stages][n_microbatches] item + 1 */
+  int *workspaces;  /* [n_actions] item + 1 */
+} Bytes;
+
+static const int64_t *item_of(const Bytes *b, int item) { return &b->rank->items[ITEM_NUMBERS * (int64_t)item]; }
+
+static void index_items(Bytes *b) {
+  Proof *p = b->p;
+  b->values = table_create(p, b->arena);
+  b->lives = arena_alloc_array(b->arena, (size_t)b->rank->n_items, sizeof *b->lives);
+  b->workspaces = arena_alloc_array(b->arena, (size_t)b->rank->n_actions, sizeof *b->workspaces);
+  b->frames = arena_alloc_array(b->arena, 2 * (size_t)p->n_stages * (size_t)p->n_microbatches, sizeof *b->frames);
+  for (int i = 0; i < b->rank->n_items; i++)
+    if (item_of(b, i)[0] == ITEM_VALUE) table_add_row(&b->values, (int)item_of(b, i)[1]);
+  table_close(p, b->arena, &b->values);
+  for (int i = 0; i < b->rank->n_items; i++) {
+    const int64_t *x = item_of(b, i);
+    bool lasts = item_is_lasting((ItemKind)x[0]);
+    b->lives[i] = (Life){i, x[4], x[4] + x[5], lasts ? -1 : b->rank->n_events, lasts ? b->rank->n_events : -1};
+    if (x[0] == ITEM_VALUE) *table_at(p, &b->values, (int)x[1], (int)x[2]) = i + 1;
+    if (x[0] == ITEM_WORKSPACE) b->workspaces[x[1]] = i + 1;
+    if (x[0] == ITEM_FRAME) b->frames[x[1] * p->n_microbatches + x[2]] = i + 1;
+    if (x[0] == ITEM_WEIGHT_FRAME) b->frames[(p->n_stages + x[1]) * p->n_microbatches + x[2]] = i + 1;
+    if (x[4] % PP_ALIGNMENT || x[4] < 0 || x[4] + x[5] > b->rank->bytes[x[3] == PP_WINDOW])
+      fail(p, line_of(b->rank, 0), "rank %d: item %d lies outside its space or is not aligned", b->r, i);
+  }
+}
+
+/* The item of a value on this rank: its own, that of a value whose bytes it shares, or a frame; -1 when
+ * it lies in something that lives in all steps. */
+static int find_item(const Bytes *b, int value, int microbatch) {
+  const Proof *p = b->p;
+  for (int v = value; v >= 0; v = p->same_bytes[v]) {
+    const int *item = table_at(p, &b->values, v, microbatch);
+    if (item && *item) return *item - 1;
+  }
+  int stage = p->maker_stage[value];
+  if (microbatch < 0 || p->stage_ranks[stage] != b->r) return -1;
+  return b->frames[((p->by_fwd[value] ? 0 : p->n_stages) + stage) * p->n_microbatches + microbatch] - 1;
+}
+
+static void live(Bytes *b, int item, int first, int last) {
+  if (item < 0) return;
+  Life *x = &b->lives[item];
+  if (first < x->first) x->first = first;
+  if (last > x->last) x->last = last;
+}
+
+static void live_in_actions(Bytes *b) {
+  const RankInfo *rank = b->rank;
+  for (int a = 0; a < rank->n_actions; a++) {
+    const TaskInfo *task = task_of(b->p, rank, a);
+    int microbatch = (int)rank->actions[3 * (int64_t)a + 2], from = a, to = a;
+    if (rank->overlaps && rank->overlaps[a] >= 0) {
+      while (from > 0 && rank->overlaps[from - 1] == rank->overlaps[a]) from--;
+      while (to + 1 < rank->n_actions && rank->overlaps[to + 1] == rank->overlaps[a]) to++;
+    }
+    int first = rank->event_of[from], last = rank->event_of[to];
+    for (int k = 0; k < task->n_in; k++) live(b, find_item(b, (int)task->in[k], microbatch), first, last);
+    for (int k = 0; k < task->n_out; k++) live(b, find_item(b, (int)task->out[k], microbatch), first, last);
+    live(b, b->workspaces[a] - 1, first, last);
+  }
+}
+
+static void live_in_transfers(Bytes *b) {
+  for (int i = 0; i < b->p->n_transfers; i++) {
+    const TransferInfo *t = &b->p->transfers[i];
+    if (t->from == b->r)
+      live(b, find_item(b, t->value, t->microbatch), t->events[PP_POST_SEND], t->events[PP_AWAIT_SEND]);
+    if (t->to == b->r)
+      live(b, find_item(b, t->value, t->microbatch), t->events[PP_POST_RECEIVE], t->events[PP_AWAIT_RECEIVE]);
+  }
+}
+
+static int by_first(const void *px, const void *py) {
+  const Life *x = px, *y = py;
+  return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->item - y->item;
+}
+
+static int by_last(const void *px, const void *py) {
+  const Life *x = px, *y = py;
+  return x->last != y->last ? (x->last < y->last ? -1 : 1) : x->item - y->item;
+}
+
+/* What lives at the present event, sorted by offset. */
+typedef struct {
+  Life *at;
+  int n;
+} Alive;
+
+static int place_in(const Alive *alive, int64_t offset) {
+  int low = 0, high = alive->n;
+  while (low < high) {
+    int mid = (low + high) / 2;
+    if (alive->at[mid].offset < offset) low = mid + 1;
+    else high = mid;
+  }
+  return low;
+}
+
+static void begin_life(Bytes *b, Alive *alive, const Life *x) {
+  int i = place_in(alive, x->offset);
+  const Life *other = NULL;
+  if (i < alive->n && alive->at[i].offset < x->end_offset) other = &alive->at[i];
+  if (i > 0 && alive->at[i - 1].end_offset > x->offset) other = &alive->at[i - 1];
+  if (other) {
+    const int64_t *m = item_of(b, x->item), *n = item_of(b, other->item);
+    fail(b->p, line_of(b->rank, next_action(b->rank, x->first < 0 ? 0 : x->first)),
+         "rank %d: items %d (%d %d) and %d (%d %d) of kinds %d and %d live at the same time in the same bytes", b->r,
+         x->item, (int)m[1], (int)m[2], other->item, (int)n[1], (int)n[2], (int)m[0], (int)n[0]);
+  }
+  memmove(&alive->at[i + 1], &alive->at[i], sizeof *alive->at * (size_t)(alive->n - i));
+  alive->at[i] = *x;
+  alive->n++;
+}
+
+static void end_life(Alive *alive, const Life *x) {
+  int i = place_in(alive, x->offset);
+  while (i < alive->n && alive->at[i].item != x->item) i++;
+  if (i == alive->n) return;
+  memmove(&alive->at[i], &alive->at[i + 1], sizeof *alive->at * (size_t)(alive->n - i - 1));
+  alive->n--;
+}
+
+static void check_space(Bytes *b, int space) {
+  size_t n = 0;
+  Life *starts = arena_alloc_array(b->arena, (size_t)b->rank->n_items, sizeof *starts);
+  for (int i = 0; i < b->rank->n_items; i++)
+    if (item_of(b, i)[3] == space && item_of(b, i)[5] > 0) starts[n++] = b->lives[i];
+  Life *ends = arena_alloc_array(b->arena, n, sizeof *ends);
+  Alive alive = {arena_alloc_array(b->arena, n + 1, sizeof *alive.at), 0};
+  if (n) memcpy(ends, starts, sizeof *ends * n);
+  if (n) qsort(starts, n, sizeof *starts, by_first);
+  if (n) qsort(ends, n, sizeof *ends, by_last);
+  for (size_t i = 0, k = 0; i < n; i++) {
+    while (ends[k].last < starts[i].first) end_life(&alive, &ends[k++]);
+    begin_life(b, &alive, &starts[i]);
+  }
+}
+
+static int last_read(const Bytes *b, const char *parameter) {
+  int event = -1;
+  for (int i = 0; i < b->p->n_stages * PP_TASK_KIND_COUNT; i++) {
+    const TaskInfo *task = &b->p->tasks[i];
+    bool reads = false;
+    for (int k = 0; k < task->reads.n; k++) reads |= !strcmp(task->reads.at[k], parameter);
+    if (!reads || b->p->stage_ranks[task->stage] != b->r) continue;
+    for (int a = 0; a < b->rank->n_actions; a++)
+      if (task_of(b->p, b->rank, a) == task) event = b->rank->event_of[a] > event ? b->rank->event_of[a] : event;
+  }
+  return event;
+}
+
+/* A new value of a tied parameter overwrites the rank's copy. */
+static void check_refreshes(Bytes *b) {
+  for (int s = 0; s < b->p->n_stages; s++) {
+    const TaskInfo *task = &b->p->tasks[s * PP_TASK_KIND_COUNT + PP_REFRESH];
+    if (op_is_null(task->func) || b->p->stage_ranks[s] != b->r) continue;
+    const char *names = op_string(b->arena, task->func, "pp.refresh");
+    for (int k = 0; k < task->n_in && names; k++) {
+      size_t length = strcspn(names, ",");
+      int read = last_read(b, arena_strndup(b->arena, names, length));
+      names = names[length] ? names + length + 1 : NULL;
+      for (int i = 0; i < b->p->n_transfers; i++) {
+        const TransferInfo *t = &b->p->transfers[i];
+        if (t->to == b->r && t->value == task->in[k] && t->events[PP_POST_RECEIVE] <= read)
+          fail(b->p, line_of(b->rank, 0), "rank %d receives %s while the old value is still read", b->r, transfer_text(b->p, i));
+      }
+    }
+  }
+}
+
+static void check_bytes(Proof *p, int r) {
+  Bytes b = {.p = p, .r = r, .rank = &p->ranks[r], .arena = arena_create()};
+  index_items(&b);
+  live_in_actions(&b);
+  live_in_transfers(&b);
+  check_space(&b, PP_ARENA);
+  check_space(&b, PP_WINDOW);
+  check_refreshes(&b);
+  arena_destroy(b.arena);
+}
+
+/* --- entry --------------------------------------------------------------------------------------------- */
+
+static void read_all(Proof *p) {
+  Op top = ir_top(p->ir);
+  int64_t n = 0;
+  p->n_stages = (int)op_int(top, "pp.stages", 1);
+  p->n_ranks = (int)op_int(top, "pp.ranks", 1);
+  p->n_microbatches = (int)op_int(top, "pp.microbatches", 1);
+  p->stage_ranks = op_ints(p->arena, top, "pp.stage_ranks", &n);
+  if (n != p->n_stages) bug("no ranks for the stages");
+  read_stages(p);
+  read_makers(p);
+  read_names(p);
+  read_transfers(p);
+  p->ranks = arena_alloc_array(p->arena, (size_t)p->n_ranks, sizeof *p->ranks);
+  OpVec ranks = ir_ops(p->arena, top, OP_RANK);
+  for (int i = 0; i < ranks.n; i++) read_rank(p, ranks.at[i]);
+}
+
+bool progress_run(Ir *ir) {
+  Proof p = {.ir = ir, .diag = ir_diag(ir), .arena = arena_create()};
+  read_all(&p);
+  if (p.n_errors == 0) check_progress(&p);
+  if (p.n_errors == 0) check_witness(&p);
+  if (p.n_errors == 0) check_sends(&p);
+  for (int r = 0; r < p.n_ranks && p.n_errors == 0; r++) check_uses(&p, r);
+  for (int r = 0; r < p.n_ranks && p.n_errors == 0; r++) check_bytes(&p, r);
+  bool ok = p.n_errors == 0;
+  if (ok) op_set_unit(ir, ir_top(ir), "pp.proved");
+  arena_destroy(p.arena);
+  return ok;
+}
