@@ -48,16 +48,16 @@ static bool result(OpArgs *a, Type t) {
   return true;
 }
 
-/* Two type texts at once, for messages. */
-typedef struct {
-  char x[160], y[160];
-} Texts;
+/* `format` has a %s for each type. */
+static bool fail_types(OpArgs *a, const char *format, Type x, Type y) __attribute__((format(printf, 2, 0)));
+static bool fail_types(OpArgs *a, const char *format, Type x, Type y) {
+  char text_x[160], text_y[160];
+  return args_fail(a, format, type_put(text_x, sizeof text_x, x), type_put(text_y, sizeof text_y, y));
+}
 
-static Texts texts(Type x, Type y) {
-  Texts t;
-  type_put(t.x, sizeof t.x, x);
-  type_put(t.y, sizeof t.y, y);
-  return t;
+static bool no_axis(OpArgs *a, int64_t axis, Type x) {
+  char text[160];
+  return args_fail(a, "no axis %lld in %s", (long long)axis, type_put(text, sizeof text, x));
 }
 
 static bool same_shape(Type x, Type y) {
@@ -69,8 +69,7 @@ static bool same_shape(Type x, Type y) {
 
 static bool check_same(OpArgs *a, Type x, Type y) {
   if (type_equal(x, y)) return true;
-  Texts t = texts(x, y);
-  return args_fail(a, "%s differ: %s and %s", same_shape(x, y) ? "element types" : "shapes", t.x, t.y);
+  return fail_types(a, same_shape(x, y) ? "element types differ: %s and %s" : "shapes differ: %s and %s", x, y);
 }
 
 static void dims_of(Type t, int64_t *dims) {
@@ -97,10 +96,9 @@ bool infer_compare(OpArgs *a) {
 
 bool infer_select(OpArgs *a) {
   Type c = in_type(a, 0), x = in_type(a, 1);
-  Texts t = texts(c, x);
-  if (type_dtype(c) != PP_BOOL) return args_fail(a, "the condition is %s, not bool", t.x);
+  if (type_dtype(c) != PP_BOOL) return fail_types(a, "the condition is %s, not bool (values %s)", c, x);
   if (!check_same(a, x, in_type(a, 2))) return false;
-  if (!same_shape(c, x)) return args_fail(a, "shapes differ: condition %s and value %s", t.x, t.y);
+  if (!same_shape(c, x)) return fail_types(a, "shapes differ: condition %s and value %s", c, x);
   return result(a, x);
 }
 
@@ -112,8 +110,7 @@ bool infer_reduce(OpArgs *a) {
   int n, rank = 0;
   if (!args_ints(a, "axes", -1, axes, &n)) return false;
   for (int i = 0; i < n; i++) {
-    Texts t = texts(x, x);
-    if (axes[i] < 0 || axes[i] >= type_rank(x)) return args_fail(a, "no axis %lld in %s", (long long)axes[i], t.x);
+    if (axes[i] < 0 || axes[i] >= type_rank(x)) return no_axis(a, axes[i], x);
     if (i && axes[i] <= axes[i - 1]) return args_fail(a, "axis %lld given twice or out of order", (long long)axes[i]);
   }
   for (int i = 0, k = 0; i < type_rank(x); i++) {
@@ -132,8 +129,7 @@ bool infer_permute(OpArgs *a) {
   unsigned seen = 0;
   if (!args_ints(a, "axes", type_rank(x), axes, &n)) return false;
   for (int i = 0; i < n; i++) {
-    Texts t = texts(x, x);
-    if (axes[i] < 0 || axes[i] >= n) return args_fail(a, "no axis %lld in %s", (long long)axes[i], t.x);
+    if (axes[i] < 0 || axes[i] >= n) return no_axis(a, axes[i], x);
     if (seen >> axes[i] & 1) return args_fail(a, "axis %lld given twice", (long long)axes[i]);
     seen |= 1u << axes[i];
     dims[i] = type_dim(x, (int)axes[i]);
@@ -148,11 +144,11 @@ bool infer_slice(OpArgs *a) {
   if (!args_ints(a, "starts", type_rank(x), starts, &n) || !args_ints(a, "limits", type_rank(x), limits, &n))
     return false;
   for (int i = 0; i < n; i++) {
-    if (starts[i] < 0 || limits[i] > type_dim(x, i) || starts[i] >= limits[i]) {
-      Texts t = texts(x, x);
-      return args_fail(a, "%s %lld..%lld %s axis %d of %s", starts[i] >= limits[i] ? "the range" : "range",
-                       (long long)starts[i], (long long)limits[i],
-                       starts[i] >= limits[i] ? "is empty, for" : "is outside", i, t.x);
+    bool empty = starts[i] >= limits[i];
+    if (empty || starts[i] < 0 || limits[i] > type_dim(x, i)) {
+      char text[160];
+      return args_fail(a, "range %lld..%lld %s axis %d of %s", (long long)starts[i], (long long)limits[i],
+                       empty ? "is empty, on" : "is outside", i, type_put(text, sizeof text, x));
     }
     dims[i] = limits[i] - starts[i];
   }
@@ -162,15 +158,13 @@ bool infer_slice(OpArgs *a) {
 bool infer_concat(OpArgs *a) {
   Type x = in_type(a, 0);
   int64_t axis = args_int(a, "axis", 0), dims[PP_MAX_RANK];
-  Texts t = texts(x, x);
-  if (axis < 0 || axis >= type_rank(x)) return args_fail(a, "no axis %lld in %s", (long long)axis, t.x);
+  if (axis < 0 || axis >= type_rank(x)) return no_axis(a, axis, x);
   dims_of(x, dims);
   for (int k = 1; k < a->n_in; k++) {
     Type y = in_type(a, k);
-    t = texts(x, y);
     bool fits = type_dtype(x) == type_dtype(y) && type_rank(x) == type_rank(y);
     for (int i = 0; fits && i < type_rank(x); i++) fits = i == axis || type_dim(x, i) == type_dim(y, i);
-    if (!fits) return args_fail(a, "%s and %s don't fit together along axis %lld", t.x, t.y, (long long)axis);
+    if (!fits) return fail_types(a, "%s and %s don't fit together", x, y);
     dims[axis] += type_dim(y, (int)axis);
   }
   return result(a, type_tensor(a->ir, type_dtype(x), type_rank(x), dims));
@@ -193,20 +187,22 @@ bool infer_pad(OpArgs *a) {
 
 /* --- products and special kernels ------------------------------------------------------------------- */
 
+static const char *const product_formats[2][2] = {
+    {"inner dimensions differ: %s @ %s", "inner dimensions differ: %s @ %s transposed"},
+    {"inner dimensions differ: %s transposed @ %s", "inner dimensions differ: %s transposed @ %s transposed"}};
+
 bool infer_matmul(OpArgs *a) {
   Type x = in_type(a, 0), y = in_type(a, 1);
-  Texts t = texts(x, y);
   int rank = type_rank(x);
   bool ta = args_unit(a, "ta"), tb = args_unit(a, "tb");
   int64_t dims[PP_MAX_RANK];
-  if (rank < 2 || type_rank(y) < 2) return args_fail(a, "operands need two axes or more: %s @ %s", t.x, t.y);
-  if (type_dtype(x) != type_dtype(y)) return args_fail(a, "element types differ: %s @ %s", t.x, t.y);
+  if (rank < 2 || type_rank(y) < 2) return fail_types(a, "operands need two axes or more: %s @ %s", x, y);
+  if (type_dtype(x) != type_dtype(y)) return fail_types(a, "element types differ: %s @ %s", x, y);
   bool batch = rank == type_rank(y);
   for (int i = 0; batch && i < rank - 2; i++) batch = type_dim(x, i) == type_dim(y, i);
-  if (!batch) return args_fail(a, "batch shapes differ: %s @ %s", t.x, t.y);
+  if (!batch) return fail_types(a, "batch shapes differ: %s @ %s", x, y);
   if (type_dim(x, ta ? rank - 2 : rank - 1) != type_dim(y, tb ? rank - 1 : rank - 2))
-    return args_fail(a, "inner dimensions differ: %s%s @ %s%s", t.x, ta ? " transposed" : "", t.y,
-                     tb ? " transposed" : "");
+    return fail_types(a, product_formats[ta][tb], x, y);
   dims_of(x, dims);
   dims[rank - 2] = type_dim(x, ta ? rank - 1 : rank - 2);
   dims[rank - 1] = type_dim(y, tb ? rank - 2 : rank - 1);
@@ -216,12 +212,11 @@ bool infer_matmul(OpArgs *a) {
 /* table [n, rest…], index [axes…] → [axes…, rest…] */
 bool infer_gather(OpArgs *a) {
   Type table = in_type(a, 0), index = in_type(a, 1);
-  Texts t = texts(table, index);
   int64_t dims[2 * PP_MAX_RANK];
-  if (type_rank(table) < 1) return args_fail(a, "the table %s has no rows", t.x);
-  if (type_dtype(index) != PP_I32) return args_fail(a, "the index is %s, not i32", t.y);
+  if (type_rank(table) < 1) return fail_types(a, "the table %s has no rows (index %s)", table, index);
+  if (type_dtype(index) != PP_I32) return fail_types(a, "the index of %s is %s, not i32", table, index);
   int rank = type_rank(index) + type_rank(table) - 1;
-  if (rank > PP_MAX_RANK) return args_fail(a, "more than %d axes: %s by %s", PP_MAX_RANK, t.x, t.y);
+  if (rank > PP_MAX_RANK) return fail_types(a, "too many axes: %s by %s", table, index);
   dims_of(index, dims);
   for (int i = 1; i < type_rank(table); i++) dims[type_rank(index) + i - 1] = type_dim(table, i);
   return result(a, type_tensor(a->ir, type_dtype(table), rank, dims));
@@ -230,12 +225,11 @@ bool infer_gather(OpArgs *a) {
 /* dy [axes…, rest…], index [axes…] → [rows, rest…] */
 bool infer_scatter_add(OpArgs *a) {
   Type dy = in_type(a, 0), index = in_type(a, 1);
-  Texts t = texts(dy, index);
   int64_t dims[PP_MAX_RANK + 1] = {args_int(a, "rows", 0)};
-  if (type_dtype(index) != PP_I32) return args_fail(a, "the index is %s, not i32", t.y);
+  if (type_dtype(index) != PP_I32) return fail_types(a, "the index of %s is %s, not i32", dy, index);
   bool fits = type_rank(index) <= type_rank(dy);
   for (int i = 0; fits && i < type_rank(index); i++) fits = type_dim(index, i) == type_dim(dy, i);
-  if (!fits) return args_fail(a, "the index %s doesn't fit the rows of %s", t.y, t.x);
+  if (!fits) return fail_types(a, "the rows of %s don't fit the index %s", dy, index);
   if (dims[0] < 1) return args_fail(a, "%lld rows", (long long)dims[0]);
   int rank = 1 + type_rank(dy) - type_rank(index);
   if (rank > PP_MAX_RANK) return args_fail(a, "more than %d axes", PP_MAX_RANK);
@@ -246,15 +240,11 @@ bool infer_scatter_add(OpArgs *a) {
 /* q [batch, heads, t, d], k and v [batch, kv_heads, t_kv, d] → out like q, lse [batch, heads, t] */
 bool infer_attention(OpArgs *a) {
   Type q = in_type(a, 0), k = in_type(a, 1), v = in_type(a, 2);
-  Texts t = texts(q, k);
   if (type_rank(q) != 4 || type_rank(k) != 4)
-    return args_fail(a, "q and k need 4 axes (batch, heads, length, width): %s and %s", t.x, t.y);
-  if (!type_equal(k, v)) {
-    Texts kv = texts(k, v);
-    return args_fail(a, "k and v differ: %s and %s", kv.x, kv.y);
-  }
+    return fail_types(a, "q and k need 4 axes (batch, heads, length, width): %s and %s", q, k);
+  if (!type_equal(k, v)) return fail_types(a, "k and v differ: %s and %s", k, v);
   if (type_dtype(q) != type_dtype(k) || type_dim(q, 0) != type_dim(k, 0) || type_dim(q, 3) != type_dim(k, 3))
-    return args_fail(a, "q %s and k %s don't fit together", t.x, t.y);
+    return fail_types(a, "q %s and k %s don't fit together", q, k);
   if (type_dim(q, 1) % type_dim(k, 1))
     return args_fail(a, "%lld heads can't share %lld key heads evenly", (long long)type_dim(q, 1),
                      (long long)type_dim(k, 1));
