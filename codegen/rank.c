@@ -575,7 +575,7 @@ static void emit_checks(Rank *r) {
   if (r->always.n + r->lives.n == 0) return;
   str_puts(r->out, "#ifdef PP_CHECK\n");
   emit_member(r, "always", "n_always", r->always.n);
-  emit_member(r, "lives", "n_lives", r->lives.n);
+  emit_member(r, "lives", "n_lives", 2 * r->lives.n); /* a start and an end each */
   str_puts(r->out, "#endif\n");
 }
 

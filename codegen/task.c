@@ -405,21 +405,21 @@ static void emit_statement(Body *b, const PlanStatement *s) {
 
 static const char *purpose(pp_task_kind kind) {
   static const char *const texts[] = {
-      "Forward",
-      "Backward, both halves in program order",
-      "Backward: adjoints of activations",
-      "Backward: gradients of parameters",
-      "After the loop: tied gradients are folded, squares of the gradients summed",
-      "After the loop: loss, norm and the one factor of all gradients",
-      "Optimizer step",
-      "Copies of tied parameters take the new values",
+      "forward",
+      "backward, both halves in program order",
+      "backward, adjoints of activations",
+      "backward, gradients of parameters",
+      "after the loop, tied gradients are folded and squares of gradients summed",
+      "after the loop, the loss, the norm and the one factor of all gradients",
+      "the optimizer's step",
+      "copies of tied parameters take the new values",
   };
   _Static_assert(sizeof texts / sizeof *texts == PP_TASK_KIND_COUNT, "one text per kind");
   return texts[kind];
 }
 
 static void emit_head(Body *b) {
-  str_printf(b->out, "\n/* %s of stage %d.", purpose(b->task->kind), b->stage->index);
+  str_printf(b->out, "\n/* Stage %d: %s.", b->stage->index, purpose(b->task->kind));
   if (b->task->flops > 0) {
     str_puts(b->out, " Products: ");
     emit_grouped(b->out, (uint64_t)b->task->flops);
