@@ -60,8 +60,10 @@ static int shape_of(Type t, int64_t *out_dims) {
   return rank;
 }
 
+/* x with the shape of t; a reshape of a reshape is one. */
 static Value reshape_to(const Adjoint *a, Value x, Type t) {
   int64_t dims[PP_MAX_RANK];
+  if (!value_is_null(x) && op_id(value_owner(x)) == OP_RESHAPE) x = op_operand(value_owner(x), 0);
   int rank = shape_of(t, dims);
   return ir_reshape(a->b, x, rank, dims);
 }

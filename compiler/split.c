@@ -102,7 +102,9 @@ static void classify(Split *s, Node *n) {
 }
 
 static pp_task_kind home_of(Op op, bool in_loop) {
-  if (!in_loop) return (pp_task_kind)op_int(op, "pp.task", PP_FINISH);
+  int64_t task = op_int(op, "pp.task", -1);
+  if (!in_loop && task < 0) bug("%s belongs to no task", op_name(op_id(op)));
+  if (!in_loop) return (pp_task_kind)task;
   if (!op_unit(op, "pp.backward")) return PP_FWD;
   return op_unit(op, "pp.weight_half") ? PP_BWD_WEIGHT : PP_BWD_INPUT;
 }

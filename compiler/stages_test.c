@@ -113,7 +113,7 @@ static void test_halves(void) {
     if (id == OP_MATMUL_ACCUMULATE || id == OP_ACCUMULATE) CHECK(weight);
     if (id == OP_MUL || id == OP_MATMUL) CHECK(!weight);
   }
-  CHECK(n[0] == 5 && n[1] == 5); /* product; reduce, two reshapes, accumulate */
+  CHECK(n[0] == 3 && n[1] == 3); /* product; reduce, accumulate */
   fixture_end(&f);
 }
 

@@ -297,10 +297,10 @@ static void build_update(Update *u, const Trained *p) {
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-/* Marks what was built since the last call. */
+/* Marks what was built since the last call: what stands behind the first `done` ops, up to the return. */
 static void mark_task(Update *u, int *done, pp_task_kind kind) {
   OpVec ops = block_ops(u->tmp, u->b.block);
-  for (; *done < ops.n; ++*done)
+  for (; *done < ops.n - 1; ++*done)
     if (op_stage(ops.at[*done]) >= 0) op_set_int(u->ir, ops.at[*done], "pp.task", kind);
 }
 
