@@ -30,6 +30,7 @@ typedef struct {
   int64_t seed;             /* when has_seed */
   bool has_seed;
   int threads;
+  int64_t step_limit; /* of the evaluator; 0: 10^9 */
   bool no_fuse, verify, generate;
 } CompileOptions;
 
