@@ -1,6 +1,5 @@
 /* Makes ops from the table: arity, attributes, inferred types and the op's own rules are checked
  * before anything is made, so a null op is the only trace of a failure beside the report. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

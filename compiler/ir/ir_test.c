@@ -414,22 +414,60 @@ static void test_random_ops(void) {
 
 /* --- the form for people ----------------------------------------------------------------------------------- */
 
-static void test_pretty(void) {
-  Fixture f = start();
-  build_all(&f);
+static void check_contains(Fixture *f, PrettyOptions options, int n, const char *const *wanted, const char *unwanted) {
   char *text = NULL;
   size_t size;
   FILE *out = open_memstream(&text, &size);
-  ir_print_pretty(out, f.ir, ir_top(f.ir), (PrettyOptions){-1, -1});
+  ir_print_pretty(out, f->ir, ir_top(f->ir), options);
   fclose(out);
+  for (int i = 0; i < n; i++)
+    if (!strstr(text, wanted[i])) printf("not in the text: %s\n", wanted[i]), test_failures++;
+  CHECK(!unwanted || !strstr(text, unwanted));
+  if (test_failures) fputs(text, stdout);
+  free(text);
+}
+
+static void test_pretty(void) {
+  Fixture f = start();
+  build_all(&f);
   static const char *const wanted[] = {
       "  w      f32[8, 16]  normal(0, 0.02)  # m.pp:1\n", "text  i32[4]  bytes(\"corpus.txt\")  random  vocabulary 256",
       "  compare_1 = in0 < inf ", "matmul_1 = matmul(in0, w) ", "  gradient(w) += matmul(in0ᵀ, matmul_1)", "# m.pp:3\n",
       "gather_1 = gather(table, text)", "  m(w) := state_1", "add_1 = in0 + in0 ", "bool[4, 8]", "attention_1, lse = attention("};
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-    if (!strstr(text, wanted[i])) printf("not in the text: %s\n", wanted[i]), test_failures++;
-  if (test_failures) fputs(text, stdout);
-  free(text);
+  check_contains(&f, (PrettyOptions){-1, -1}, (int)(sizeof wanted / sizeof *wanted), wanted, NULL);
+  end(&f);
+}
+
+static void build_rank(Fixture *f, int rank, int64_t n_ops, const int64_t *ops) {
+  Loc lines[] = {{0, 2, 1}, {0, 3, 4}};
+  int64_t actions[] = {PP_FWD, rank, 3, PP_UPDATE, rank, -1}, items[] = {0, 0, 0, PP_ARENA, 64, 512, 13, 0, 3, PP_WINDOW, 0, 128};
+  int64_t bytes[PP_CLASS_COUNT + 3] = {576, 128};
+  Attr a[] = {integer("rank", rank), ints("actions", 6, actions), {.name = "lines", .kind = ATTR_KIND_LINES, .n_ints = 2, .lines = lines},
+              ints("ops", n_ops, ops), ints("items", 12, items), ints("bytes", PP_CLASS_COUNT + 3, bytes)};
+  CHECK(!op_is_null(ir_build(&f->b, OP_RANK, 0, NULL, 0, NULL, 6, a)));
+}
+
+/* Actions with what is issued around them, transfers and memory; one rank of two. */
+static void test_pretty_ranks(void) {
+  Fixture f = start();
+  int64_t table[] = {0, 3, 0, 1, 0}, ranks[] = {0, 1};
+  Attr transfers = ints("table", 5, table);
+  parameter(&f, "w", f32(&f, DIMS(8, 16)));
+  ir_build(&f.b, OP_TRANSFERS, 0, NULL, 0, NULL, 1, &transfers);
+  op_set_string(f.ir, ir_top(f.ir), "pp.value_names", "x (m.pp:2)\nadjoint: mul (m.pp:3)");
+  op_set_ints(f.ir, ir_top(f.ir), "pp.stage_ranks", 2, ranks);
+  build_rank(&f, 0, 6, (int64_t[]){1, PP_POST_SEND, 0, 2, PP_AWAIT_SEND, 0});
+  build_rank(&f, 1, 6, (int64_t[]){0, PP_POST_RECEIVE, 0, 0, PP_AWAIT_RECEIVE, 0});
+  CHECK(ir_verify(f.ir));
+  check_contains(&f, (PrettyOptions){-1, 0}, 5,
+                 (const char *[]){"rank 0, stages 0: 2 actions\n", "after: send x:3 to 1  # m.pp:2\n", "before: await sent x:3 to 1",
+                                  "memory of rank 0: arena 576 bytes, window 128 bytes\n  arena + 64  512 bytes  w\n",
+                                  "x, microbatch 3\n"},
+                 "rank 1, stages");
+  check_contains(&f, (PrettyOptions){1, -1}, 2,
+                 (const char *[]){"  0  fwd     stage 1  microbatch 3  before: receive x:3 from 0, await x:3  # m.pp:2\n",
+                                  "  0  x:3  rank 0 → rank 1  made by action 0\n"},
+                 "rank 0, stages");
   end(&f);
 }
 
@@ -488,5 +526,6 @@ int main(int argc, char **argv) {
   TEST(test_functions);
   TEST(test_random_ops);
   TEST(test_pretty);
+  TEST(test_pretty_ranks);
   return test_end();
 }
