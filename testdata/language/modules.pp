@@ -30,7 +30,10 @@ module net(layers, d) {
   }
   param scale: [wide] = uniform(-1.0, 1.0);
   output: linear(wide, 1, with_bias = false);
-  fn (x: [b, d]) { return mean(output(features(x)) * output(features(x))); }
+  fn (x: [b, d]) {
+    let y = output(features(x));
+    return mean(y * y);
+  }
   fn features(x) {
     let y = first(x);
     for i in 0..layers { y = blocks[i](y); }
