@@ -381,17 +381,95 @@ static bool shell(const char *folder, const char *format, const char *argument) 
   return system(command) == 0;
 }
 
+/* --- the same in plain C ------------------------------------------------------------------------------------------- */
+
+static double sample_at(int i) { return (float)sin(i * 0.37); }
+static double w1_at(int i) { return (float)(0.3 * cos(i * 0.7)); }
+static double w2_at(int i) { return (float)(0.3 * cos(i * 1.3)); }
+
+static void write_start(const char *folder) {
+  char file[4096] = "";
+  const char *header = "{\"w1\":{\"dtype\":\"F32\",\"shape\":[8,16],\"data_offsets\":[0,512]},"
+                       "\"w2\":{\"dtype\":\"F32\",\"shape\":[16,1],\"data_offsets\":[512,576]}}";
+  uint64_t n = strlen(header);
+  memcpy(file, &n, 8);
+  memcpy(file + 8, header, n);
+  float *w = (float *)calloc(144, sizeof *w);
+  for (int i = 0; i < WIDTH * HIDDEN; i++) w[i] = (float)w1_at(i);
+  for (int i = 0; i < HIDDEN; i++) w[WIDTH * HIDDEN + i] = (float)w2_at(i);
+  memcpy(file + 8 + n, w, 576);
+  write_file(folder, "start.safetensors", file, 8 + n + 576, false);
+  free(w);
+}
+
+typedef struct {
+  double w1[WIDTH * HIDDEN], w2[HIDDEN], dw1[WIDTH * HIDDEN], dw2[HIDDEN], loss;
+} Net;
+
+/* Adds loss and gradients of Σ (tanh(x w1) w2 - 1)² for one sample. */
+static void learn(Net *net, const double *x) {
+  double h[HIDDEN], y = 0;
+  for (int k = 0; k < HIDDEN; k++) {
+    double pre = 0;
+    for (int i = 0; i < WIDTH; i++) pre += x[i] * net->w1[i * HIDDEN + k];
+    h[k] = tanh(pre);
+    y += h[k] * net->w2[k];
+  }
+  net->loss += (y - 1) * (y - 1);
+  for (int k = 0; k < HIDDEN; k++) {
+    double dh = 2 * (y - 1) * net->w2[k];
+    net->dw2[k] += 2 * (y - 1) * h[k];
+    for (int i = 0; i < WIDTH; i++) net->dw1[i * HIDDEN + k] += x[i] * dh * (1 - h[k] * h[k]);
+  }
+}
+
+static double make_step(Net *net, int step) {
+  memset(net->dw1, 0, sizeof net->dw1);
+  memset(net->dw2, 0, sizeof net->dw2);
+  net->loss = 0;
+  for (int s = 0; s < SAMPLES * MICROBATCHES; s++) {
+    double x[WIDTH];
+    for (int i = 0; i < WIDTH; i++) x[i] = sample_at((step * SAMPLES * MICROBATCHES + s) * WIDTH + i);
+    learn(net, x);
+  }
+  for (int i = 0; i < WIDTH * HIDDEN; i++) net->w1[i] -= RATE * net->dw1[i] / MICROBATCHES;
+  for (int i = 0; i < HIDDEN; i++) net->w2[i] -= RATE * net->dw2[i] / MICROBATCHES;
+  return net->loss / MICROBATCHES;
+}
+
+/* Reads the losses back from steps.json. */
+static bool losses_agree(const char *folder) {
+  char path[512], line[1024];
+  Net net = {.loss = 0};
+  for (int i = 0; i < WIDTH * HIDDEN; i++) net.w1[i] = w1_at(i);
+  for (int i = 0; i < HIDDEN; i++) net.w2[i] = w2_at(i);
+  snprintf(path, sizeof path, "%s/steps.json", folder);
+  FILE *f = fopen(path, "r");
+  bool fine = f != NULL;
+  for (int step = 0; fine && step < STEPS; step++) {
+    double expected = make_step(&net, step), loss = 0;
+    char *at = fgets(line, sizeof line, f) ? strstr(line, "\"loss\":") : NULL;
+    if (at) loss = strtod(at + 7, NULL);
+    fine = fabs(loss - expected) < 1e-5 * expected;
+    if (!fine) printf("  step %d: loss %.9g, expected %.9g\n", step + 1, loss, expected);
+  }
+  if (f) fclose(f);
+  return fine;
+}
+
 static void write_program(Arena *arena, const char *folder, int n_ranks) {
   EmitFiles files = {0};
   emit_program(arena, make_plan(arena, folder, n_ranks), &files);
   for (int i = 0; i < files.n; i++) write_file(folder, files.at[i].path, files.at[i].text, files.at[i].size, files.at[i].executable);
   float x[64 * WIDTH];
-  for (int i = 0; i < 64 * WIDTH; i++) x[i] = (float)sin(i * 0.37);
+  for (int i = 0; i < 64 * WIDTH; i++) x[i] = (float)sample_at(i);
   write_file(folder, "x.f32", x, sizeof x, false);
+  write_start(folder);
 }
 
 static bool build_and_run(const char *folder) {
-  return shell(folder, "make -j2 WARN=-Werror OBJECT_CACHE=%s && ./launch.sh --json --timeout=20 >steps.json", "$PWD/../objects");
+  return shell(folder, "make -j2 WARN=-Werror OBJECT_CACHE=%s && ./launch.sh --json --init=start.safetensors --timeout=20 >steps.json",
+               "$PWD/../objects");
 }
 
 int main(void) {
@@ -405,6 +483,7 @@ int main(void) {
   write_program(arena, one, 1);
   write_program(arena, two, 2);
   result(build_and_run(one), "one rank builds without warnings and trains");
+  result(losses_agree(one), "its losses are those of plain C");
   result(build_and_run(two), "two ranks build without warnings and train");
   result(shell(one, "grep '\"done\"' steps.json | grep -o '\"parameters\":\"[0-9a-f]*\"' >hash && grep -qF \"$(cat hash)\" ../two/steps.json%s", ""),
          "one and two ranks end with the same parameters");
