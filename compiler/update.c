@@ -35,6 +35,7 @@ typedef struct {
   Value *norms;       /* [n_stages] f64[trained parameters of the stage]; null */
   int *n_norms;       /* [n_stages] */
   Value control;
+  Map functions;      /* name → Op.ptr, of the module */
 } Update;
 
 static const Value null_value = {NULL};
@@ -200,9 +201,16 @@ static Value gather_norms(Update *u) {
   return concat(u, n, parts);
 }
 
+static void find_functions(Update *u) {
+  OpVec funcs = ir_funcs(u->tmp, ir_top(u->ir));
+  for (int i = 0; i < funcs.n; i++) map_put(u->tmp, &u->functions, func_name(u->tmp, funcs.at[i]), funcs.at[i].ptr);
+}
+
+static Op function(Update *u, const char *name) { return (Op){map_get(&u->functions, name)}; }
+
 /* One of the functions of a number; `otherwise` without it. */
 static Value call_number(Update *u, const char *name, Value x, Value otherwise) {
-  Op func = func_find(u->ir, ir_top(u->ir), name);
+  Op func = function(u, name);
   if (op_is_null(func)) return otherwise;
   Value out;
   func_inline(&u->b, func, 1, &x, &out);
@@ -275,7 +283,7 @@ static void assign(Update *u, const Trained *p, Value v, const char *state) {
 static void build_update(Update *u, const Trained *p) {
   int n_states;
   const char *const *states = state_names(u, &n_states);
-  Op func = func_find(u->ir, ir_top(u->ir), arena_printf(u->tmp, "update.%s", p->name));
+  Op func = function(u, arena_printf(u->tmp, "update.%s", p->name));
   if (op_is_null(func)) bug("no @update.%s", p->name);
   if (func_n_args(func) != n_states + 3) bug("@update.%s takes %d values", p->name, func_n_args(func));
   Value *args = arena_alloc_array(u->tmp, (size_t)n_states + 3, sizeof *args);
@@ -305,10 +313,9 @@ static void mark_task(Update *u, int *done, pp_task_kind kind) {
 }
 
 static void drop_functions(Update *u) {
-  OpVec funcs = ir_funcs(u->tmp, ir_top(u->ir));
-  for (int i = 0; i < funcs.n; i++) {
-    const char *name = func_name(u->tmp, funcs.at[i]);
-    if (!strcmp(name, "clip") || !strcmp(name, "rate") || str_starts_with(name, "update.")) op_erase(funcs.at[i]);
+  for (int i = 0; i < u->functions.n; i++) {
+    const char *name = u->functions.entries[i].key;
+    if (!strcmp(name, "clip") || !strcmp(name, "rate") || str_starts_with(name, "update.")) op_erase(function(u, name));
   }
 }
 
@@ -339,6 +346,7 @@ bool update_build(Ir *ir) {
   u.norms = arena_alloc_array(u.tmp, (size_t)u.n_stages, sizeof *u.norms);
   u.n_norms = arena_alloc_array(u.tmp, (size_t)u.n_stages, sizeof *u.n_norms);
   read_parameters(&u);
+  find_functions(&u);
   build(&u, microbatch);
   arena_destroy(u.tmp);
   return diag_error_count(ir_diag(ir)) == errors;
