@@ -222,8 +222,9 @@ typedef struct {
   const PlanHeld *held;
   uint64_t arena_bytes, window_bytes;
   int64_t class_bytes[PP_CLASS_COUNT];    /* at the peak; they add up to arena_bytes + window_bytes, alignment gaps counted as workspace */
-  uint64_t losses, counts, control, norms, step; /* arena offsets */
-  const uint64_t *output_slots;           /* bit 63: in the window */
+  uint64_t losses, counts, norms, step;   /* arena offsets; UINT64_MAX: not on this rank */
+  uint64_t control;                       /* bit 63: in the window */
+  const uint64_t *output_slots;           /* the same; UINT64_MAX: not on this rank */
   int peak_action;                        /* where the arena is fullest */
 } PlanRank;
 
@@ -233,7 +234,8 @@ typedef struct {
   const char *schedule;      /* "one_f_one_b" */
   pp_dtype dtype;
   uint64_t seed;
-  int64_t steps, tokens_per_step;
+  int64_t steps;
+  int64_t tokens_per_step;   /* microbatch · microbatches · (n − 1) of the first i32 source, else microbatch · microbatches */
   int microbatch, n_microbatches, n_ranks, n_stages, threads;
   bool nonfinite_skip, loss_pair, generate;
   int loss_rank, loss_stage;

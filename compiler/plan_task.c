@@ -59,8 +59,7 @@ const char *plan_unique_name(Arena *arena, Map *taken, const char *wanted) {
   return name;
 }
 
-/* Value names look like "x (gpt2.pp:31)". */
-static const char *short_name(Arena *arena, const char *text) {
+const char *plan_value_name(Arena *arena, const char *text) {
   const char *end = strstr(text, " (");
   return plan_identifier(arena, end ? arena_strndup(arena, text, (size_t)(end - text)) : text);
 }
@@ -118,7 +117,7 @@ static const char *crossing_comment(const Body *b, int value, bool is_result) {
 
 static Place argument_place(Body *b, int value, bool is_result) {
   const TaskValue *v = &b->t->values[value];
-  PlanArgument a = {.kind = PLAN_ARG_VALUE, .place = PLAN_ARGUMENT, .name = short_name(b->arena, v->name),
+  PlanArgument a = {.kind = PLAN_ARG_VALUE, .place = PLAN_ARGUMENT, .name = plan_value_name(b->arena, v->name),
                     .type = plan_type(v->type), .value = value, .is_result = is_result,
                     .comment = crossing_comment(b, value, is_result)};
   return (Place){PLAN_ARGUMENT, add_argument(b, a), 0};
@@ -348,7 +347,7 @@ static int make_buffer(Body *b, Value v) {
   Op op = value_owner(v);
   if (op_is_null(op)) {
     int id = (int)b->task->in[value_index(v)];
-    return add_buffer(b, v, short_name(b->arena, b->t->values[id].name), crossing_place(b, id, false), -1);
+    return add_buffer(b, v, plan_value_name(b->arena, b->t->values[id].name), crossing_place(b, id, false), -1);
   }
   int k = value_index(v);
   Place p;
@@ -622,8 +621,7 @@ static void build_nodes(Arena *arena, Op func, PtrMap *numbers, PlanKernel *k) {
   k->nodes = nodes;
 }
 
-PlanKernel plan_kernel_build(const Tasks *t, Op func, Arena *arena) {
-  (void)t;
+PlanKernel plan_kernel_build(Op func, Arena *arena) {
   const char *name = func_name(arena, func);
   PlanKernel k = {.name = str_starts_with(name, "kernel_") ? name + 7 : name, .n_inputs = func_n_args(func)};
   PlanType *inputs = arena_alloc_array(arena, (size_t)k.n_inputs, sizeof *inputs);

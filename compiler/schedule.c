@@ -360,6 +360,7 @@ static bool schedule_forward(Ir *ir) {
   ScheduledActions list = {0};
   int n_stages = (int)op_int(ir_top(ir), "pp.stages", 1);
   Loc none = {0};
+  op_set_int(ir, ir_top(ir), "pp.ranks", 1);
   for (int s = 0; s < n_stages; s++)
     VEC_PUSH(arena, &list, (ScheduledAction){.stage = s, .kind = PP_FWD, .overlap = -1});
   bool ok = schedule_build(ir, &list, none, none);
