@@ -1,0 +1,298 @@
+/* In: the plan. Out: the report of `ppc check`: what the model is, the exact bytes that each rank maps
+ * and of which class they are when the arena is fullest, the transfers of a step, the verdict. All
+ * numbers are those of the emitted programs; a parameter is counted once, its copies as bytes of ranks. */
+#include "compiler/report.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/base/diag.h"
+#include "compiler/base/vec.h"
+
+static const char *const class_names[] = {"parameters", "gradients", "optimizer", "stashes", "transfers", "workspace"};
+_Static_assert(sizeof class_names / sizeof *class_names == PP_CLASS_COUNT, "one name per class");
+
+static const char *const kind_names[] = {"fwd",    "bwd",    "bwd_input", "bwd_weight",
+                                         "finish", "decide", "update",    "refresh"};
+static const char *const dtype_names[] = {"f32", "f64", "i32", "bool"};
+
+static int64_t elements(const PlanType *type) {
+  int64_t n = 1;
+  for (int i = 0; i < type->rank; i++) n *= type->dims[i];
+  return n;
+}
+
+static int64_t parameter_count(const Plan *plan, bool trainable_only) {
+  int64_t n = 0;
+  for (int i = 0; i < plan->n_parameters; i++)
+    if (!trainable_only || plan->parameters[i].trainable) n += elements(&plan->parameters[i].type);
+  return n;
+}
+
+static int64_t loop_flops(const Plan *plan) {
+  int64_t flops = 0;
+  for (int i = 0; i < plan->n_tasks; i++) {
+    pp_task_kind kind = plan->tasks[i].kind;
+    if (kind == PP_FWD || kind == PP_BWD) flops += plan->tasks[i].flops;
+  }
+  return flops * plan->n_microbatches;
+}
+
+static int64_t mapped_bytes(const PlanRank *r) { return (int64_t)(r->arena_bytes + r->window_bytes); }
+
+/* --- transfers, summed over microbatches --------------------------------------------------------------- */
+
+typedef struct {
+  int value, from, to, n;
+  int64_t bytes; /* of one */
+} Route;
+
+static int by_route(const void *px, const void *py) {
+  const Route *x = px, *y = py;
+  if (x->from != y->from) return x->from - y->from;
+  if (x->to != y->to) return x->to - y->to;
+  return x->value - y->value;
+}
+
+/* One entry per (value, from, to), sorted; the caller frees it. */
+static Route *sum_routes(const Plan *plan, int *out_n) {
+  Route *routes = calloc((size_t)plan->n_transfers + 1, sizeof *routes);
+  if (!routes) bug("out of memory");
+  for (int i = 0; i < plan->n_transfers; i++) {
+    const PlanTransfer *t = &plan->transfers[i];
+    routes[i] = (Route){t->value, t->from, t->to, 1, t->size_bytes};
+  }
+  qsort(routes, (size_t)plan->n_transfers, sizeof *routes, by_route);
+  int n = 0;
+  for (int i = 0; i < plan->n_transfers; i++) {
+    if (n && by_route(&routes[n - 1], &routes[i]) == 0) routes[n - 1].n++;
+    else routes[n++] = routes[i];
+  }
+  *out_n = n;
+  return routes;
+}
+
+/* --- text ---------------------------------------------------------------------------------------------- */
+
+/* 1234567 → 1,234,567, right-aligned to `width`. */
+static void put_number(Str *out, int64_t x, int width) {
+  char digits[32], text[48];
+  int n = snprintf(digits, sizeof digits, "%lld", (long long)x), k = 0;
+  for (int i = 0; i < n; i++) {
+    if (i && digits[i - 1] != '-' && (n - i) % 3 == 0) text[k++] = ',';
+    text[k++] = digits[i];
+  }
+  str_pad(out, ' ', width - k);
+  str_append(out, text, (size_t)k);
+}
+
+static void put_head(const Plan *plan, Str *out) {
+  str_printf(out, "%s: ", plan->model);
+  put_number(out, parameter_count(plan, false), 0);
+  str_printf(out, " parameters in %d tensors (%s), %d stage%s on %d rank%s", plan->n_parameters,
+             dtype_names[plan->dtype], plan->n_stages, plan->n_stages == 1 ? "" : "s", plan->n_ranks,
+             plan->n_ranks == 1 ? "" : "s");
+  if (plan->generate) {
+    str_printf(out, ", forward only\n");
+    return;
+  }
+  str_printf(out, "\nschedule %s, %d microbatch%s of %d, %lld steps of %lld samples", plan->schedule,
+             plan->n_microbatches, plan->n_microbatches == 1 ? "" : "es", plan->microbatch, (long long)plan->steps,
+             (long long)plan->microbatch * plan->n_microbatches);
+  if (plan->tokens_per_step != (int64_t)plan->microbatch * plan->n_microbatches) {
+    str_puts(out, ", ");
+    put_number(out, plan->tokens_per_step, 0);
+    str_puts(out, " tokens");
+  }
+  str_puts(out, "\n");
+  if (parameter_count(plan, true) != parameter_count(plan, false)) {
+    put_number(out, parameter_count(plan, true), 0);
+    str_puts(out, " of the parameters are trained\n");
+  }
+}
+
+static void put_stages(const Plan *plan, const PlanRank *r, Str *out) {
+  const char *separator = " ";
+  int shown = 0, hidden = 0;
+  for (int s = 0; s < plan->n_stages_; s++) {
+    if (plan->stages[s].rank != r->rank) continue;
+    if (shown++ >= 8) {
+      hidden++;
+      continue;
+    }
+    str_printf(out, "%s%d", separator, s);
+    separator = ", ";
+  }
+  if (hidden) str_printf(out, " and %d more", hidden);
+}
+
+static void put_memory(const Plan *plan, Str *out) {
+  enum { WIDTH = 16 };
+  str_puts(out, "\nbytes per rank");
+  for (int c = 0; c < PP_CLASS_COUNT; c++) {
+    str_pad(out, ' ', c ? WIDTH - (int)strlen(class_names[c]) : WIDTH - (int)strlen(class_names[c]) - 6);
+    str_puts(out, class_names[c]);
+  }
+  str_puts(out, "          mapped   of it shared\n");
+  for (int i = 0; i < plan->n_ranks; i++) {
+    const PlanRank *r = &plan->ranks[i];
+    str_printf(out, "  rank %-3d", r->rank);
+    put_number(out, r->class_bytes[0], 15);
+    for (int c = 1; c < PP_CLASS_COUNT; c++) put_number(out, r->class_bytes[c], WIDTH);
+    put_number(out, mapped_bytes(r), WIDTH);
+    put_number(out, (int64_t)r->window_bytes, WIDTH);
+    str_puts(out, "\n");
+  }
+}
+
+static void put_peaks(const Plan *plan, Str *out) {
+  str_puts(out, "\n");
+  for (int i = 0; i < plan->n_ranks; i++) {
+    const PlanRank *r = &plan->ranks[i];
+    str_printf(out, "rank %d runs stage", r->rank);
+    put_stages(plan, r, out);
+    str_printf(out, ": %d actions a step", r->n_actions);
+    if (r->n_actions && r->peak_action < r->n_actions) {
+      const PlanAction *a = &r->actions[r->peak_action];
+      const PlanTask *task = &plan->tasks[a->task];
+      if (a->microbatch >= 0)
+        str_printf(out, ", fullest in %s(%d, %d)", kind_names[task->kind], task->stage, a->microbatch);
+      else
+        str_printf(out, ", fullest in %s(%d)", kind_names[task->kind], task->stage);
+      if (a->line && a->microbatch >= 0) str_printf(out, " (%s)", a->line);
+    }
+    str_puts(out, "\n");
+  }
+}
+
+static void put_transfers(const Plan *plan, Str *out) {
+  int n = 0;
+  Route *routes = sum_routes(plan, &n);
+  int64_t total = 0;
+  for (int i = 0; i < n; i++) total += routes[i].n * routes[i].bytes;
+  str_printf(out, "\n%d transfer%s a step, ", plan->n_transfers, plan->n_transfers == 1 ? "" : "s");
+  put_number(out, total, 0);
+  str_puts(out, " bytes\n");
+  enum { MANY = 40 };
+  for (int i = 0; i < n && i < MANY; i++) {
+    str_printf(out, "  rank %d to %d: %4d × ", routes[i].from, routes[i].to, routes[i].n);
+    put_number(out, routes[i].bytes, 12);
+    str_printf(out, "  %s\n", plan->values[routes[i].value]);
+  }
+  if (n > MANY) str_printf(out, "  and %d more values\n", n - MANY);
+  free(routes);
+}
+
+void report_text(const Plan *plan, Str *out) {
+  put_head(plan, out);
+  put_memory(plan, out);
+  put_peaks(plan, out);
+  if (plan->n_transfers) put_transfers(plan, out);
+  str_puts(out, "\nprogress: proved. No rank can wait for ever, even when sends complete only with their receives.\n");
+}
+
+/* --- JSON ---------------------------------------------------------------------------------------------- */
+
+static void set(json_t *object, const char *key, json_t *value) {
+  if (!value || json_object_set_new(object, key, value) != 0) bug("report: '%s'", key);
+}
+
+/* Paths may hold bytes that are no UTF-8; these are shown as '?'. */
+static json_t *text(const char *s) {
+  json_t *j = json_string(s ? s : "");
+  if (j) return j;
+  char *clean = strdup(s);
+  for (char *c = clean; *c; c++)
+    if ((unsigned char)*c >= 0x80) *c = '?';
+  j = json_string(clean);
+  free(clean);
+  return j;
+}
+
+static json_t *json_ranks(const Plan *plan) {
+  json_t *all = json_array();
+  for (int i = 0; i < plan->n_ranks; i++) {
+    const PlanRank *r = &plan->ranks[i];
+    json_t *o = json_object(), *classes = json_object(), *stages = json_array();
+    for (int c = 0; c < PP_CLASS_COUNT; c++) set(classes, class_names[c], json_integer(r->class_bytes[c]));
+    for (int s = 0; s < plan->n_stages_; s++)
+      if (plan->stages[s].rank == r->rank) json_array_append_new(stages, json_integer(s));
+    set(o, "rank", json_integer(r->rank));
+    set(o, "stages", stages);
+    set(o, "actions", json_integer(r->n_actions));
+    set(o, "bytes", classes);
+    set(o, "arena_bytes", json_integer((json_int_t)r->arena_bytes));
+    set(o, "window_bytes", json_integer((json_int_t)r->window_bytes));
+    set(o, "mapped_bytes", json_integer(mapped_bytes(r)));
+    set(o, "peak_action", json_integer(r->peak_action));
+    json_array_append_new(all, o);
+  }
+  return all;
+}
+
+static json_t *json_transfers(const Plan *plan) {
+  int n = 0;
+  Route *routes = sum_routes(plan, &n);
+  int64_t total = 0;
+  json_t *o = json_object(), *values = json_array();
+  for (int i = 0; i < n; i++) {
+    json_t *v = json_object();
+    total += routes[i].n * routes[i].bytes;
+    set(v, "value", text(plan->values[routes[i].value]));
+    set(v, "id", json_integer(routes[i].value));
+    set(v, "from", json_integer(routes[i].from));
+    set(v, "to", json_integer(routes[i].to));
+    set(v, "count", json_integer(routes[i].n));
+    set(v, "size_bytes", json_integer(routes[i].bytes));
+    json_array_append_new(values, v);
+  }
+  free(routes);
+  set(o, "count", json_integer(plan->n_transfers));
+  set(o, "bytes", json_integer(total));
+  set(o, "values", values);
+  return o;
+}
+
+static json_t *json_stages(const Plan *plan) {
+  json_t *all = json_array();
+  for (int s = 0; s < plan->n_stages_; s++) {
+    const PlanStage *stage = &plan->stages[s];
+    json_t *o = json_object();
+    set(o, "stage", json_integer(s));
+    set(o, "rank", json_integer(stage->rank));
+    set(o, "frame_bytes", json_integer(stage->frame_bytes));
+    set(o, "weight_frame_bytes", json_integer(stage->weight_frame_bytes));
+    set(o, "first_line", text(stage->first_line));
+    set(o, "last_line", text(stage->last_line));
+    json_array_append_new(all, o);
+  }
+  return all;
+}
+
+void report_json(const Plan *plan, Str *out) {
+  json_t *o = json_object();
+  set(o, "model", text(plan->model));
+  set(o, "schedule", text(plan->schedule));
+  set(o, "dtype", text(dtype_names[plan->dtype]));
+  set(o, "verdict", text("proved"));
+  set(o, "parameters", json_integer(parameter_count(plan, false)));
+  set(o, "trained_parameters", json_integer(parameter_count(plan, true)));
+  set(o, "tensors", json_integer(plan->n_parameters));
+  set(o, "steps", json_integer(plan->steps));
+  set(o, "microbatch", json_integer(plan->microbatch));
+  set(o, "microbatches", json_integer(plan->n_microbatches));
+  set(o, "samples_per_step", json_integer((json_int_t)plan->microbatch * plan->n_microbatches));
+  set(o, "tokens_per_step", json_integer(plan->tokens_per_step));
+  set(o, "product_flops_per_step", json_integer(loop_flops(plan)));
+  set(o, "stages", json_stages(plan));
+  set(o, "ranks", json_ranks(plan));
+  set(o, "transfers", json_transfers(plan));
+  set(o, "plan_hash", json_sprintf("%016llx", (unsigned long long)plan->hash));
+  char *dump = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+  json_decref(o);
+  if (!dump) bug("report: JSON");
+  str_puts(out, dump);
+  str_putc(out, '\n');
+  free(dump);
+}

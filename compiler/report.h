@@ -1,0 +1,13 @@
+/* What `ppc check` prints: text for people, or one JSON object. */
+#ifndef PPC_REPORT_H
+#define PPC_REPORT_H
+
+#include "compiler/base/str.h"
+#include "compiler/plan.h"
+
+/* Both append. A plan exists only when the proof held, so the verdict is always a good one; warnings are
+ * diagnostics and stand on stderr. */
+void report_text(const Plan *plan, Str *out);
+void report_json(const Plan *plan, Str *out);
+
+#endif
