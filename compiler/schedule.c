@@ -255,11 +255,11 @@ static void write_rank(Check *c, const RankList *list, int rank) {
   Builder b = {.ir = c->ir, .block = ir_body(c->ir), .loc = c->schedule, .stage = -1};
   Attr attrs[] = {{.name = "rank", .kind = ATTR_KIND_INT, .i = rank},
                   {.name = "actions", .kind = ATTR_KIND_INTS, .ints = list->actions.at, .n_ints = list->actions.n},
+                  {.name = "lines", .kind = ATTR_KIND_LINES, .lines = list->lines.at, .n_ints = list->lines.n},
                   {.name = "overlaps", .kind = ATTR_KIND_INTS, .ints = list->overlaps.at, .n_ints = list->overlaps.n}};
-  int n_attrs = list->overlapped ? 3 : 2;
+  int n_attrs = list->overlapped ? 4 : 3;
   Op op = ir_build(&b, OP_RANK, 0, NULL, 0, NULL, n_attrs, attrs);
   if (op_is_null(op)) bug("pp.rank can't be built");
-  op_set_lines(c->ir, op, "lines", list->lines.n, list->lines.at);
 }
 
 static void write_ranks(Check *c) {
