@@ -327,30 +327,37 @@ static const char *argument_name(Printer *w, Op func, int i, const int64_t *ids,
   return arena_printf(p->tmp, "in%d", i);
 }
 
-static const char *from(const Pretty *p, int64_t id) {
-  bool known = id >= 0 && id < p->n_value_names && p->makers[id];
-  return known ? arena_printf(p->tmp, "from %s", p->makers[id]) : "";
+static bool is_task(Op func) { return op_int(func, "pp.kind", -1) >= 0; }
+
+static void name_arguments(Printer *w, Op func) {
+  int64_t n;
+  const int64_t *in = op_ints(w->p->tmp, func, "pp.in", &n);
+  for (int i = 0; i < func_n_args(func); i++) set_name(w, func_arg(func, i), argument_name(w, func, i, in, n));
 }
 
-static const char *to(const Pretty *p, int64_t id) {
-  bool known = id >= 0 && id < p->n_value_names && p->users[id];
-  return known ? arena_printf(p->tmp, "to %s", p->users[id]) : "";
+/* "value 7, from stage 0 fwd" */
+static const char *journey(const Pretty *p, int64_t id, const char *word, const char *const *ends) {
+  if (id < 0 || id >= p->n_value_names) return "";
+  const char *end = ends[id] ? arena_printf(p->tmp, ", %s %s", word, ends[id]) : "";
+  return arena_printf(p->tmp, "value %lld%s", (long long)id, end);
 }
 
-/* Rows "in  x  f32[4, 8]" of a task; other functions have their arguments in one line. */
+static void add_interface(PrettyRows *rows, Printer *w, const char *head, Value v, const char *about) {
+  const char *type = type_text(w->p->tmp, value_type(v));
+  VEC_PUSH(w->p->tmp, rows, (PrettyRow){.cells = {head, name_of(w, v), type, about}});
+}
+
+/* Rows "in:  x  f32[4, 8]  value 3, from stage 0 fwd"; what a task gives goes by its name in the body. */
 static void print_interface(Printer *w, Op func) {
   const Pretty *p = w->p;
   int64_t n_in, n_out;
   const int64_t *in = op_ints(p->tmp, func, "pp.in", &n_in), *out = op_ints(p->tmp, func, "pp.out", &n_out);
   PrettyRows rows = {0};
-  for (int i = 0; i < func_n_args(func); i++) {
-    const char *name = argument_name(w, func, i, in, n_in);
-    set_name(w, func_arg(func, i), name);
-    VEC_PUSH(p->tmp, &rows, (PrettyRow){.cells = {"in:", name, type_text(p->tmp, value_type(func_arg(func, i))), from(p, i < n_in ? in[i] : -1)}});
-  }
+  for (int i = 0; i < func_n_args(func); i++)
+    add_interface(&rows, w, "in:", func_arg(func, i), i < n_in ? journey(p, in[i], "from", p->makers) : "");
   Op ret = func_return_op(func);
   for (int i = 0; i < n_out; i++)
-    VEC_PUSH(p->tmp, &rows, (PrettyRow){.cells = {"out:", pretty_value(p, out[i]), type_text(p->tmp, value_type(op_operand(ret, i))), to(p, out[i])}});
+    add_interface(&rows, w, "out:", op_operand(ret, i), journey(p, out[i], "to", p->users));
   pretty_print_rows(p, &rows, "  ", 8, 40);
 }
 
@@ -365,9 +372,11 @@ static void print_function(const Pretty *p, Op func, int stage) {
   const char *title = function_title(p, func, stage), *place = pretty_place(p, op_loc(p->ir, func));
   fprintf(p->out, "\n%s%*s%s%s\n", title, *place ? (int)(strlen(title) < 60 ? 60 - strlen(title) : 2) : 0, "", *place ? "# " : "", place);
   print_about(p, op_string(p->tmp, func, "pp.comment"));
-  print_interface(&w, func);
   OpVec ops = block_ops(p->tmp, func_body(func));
-  for (int i = 0; i < ops.n; i++) print_op(&w, ops.at[i]);
+  name_arguments(&w, func);
+  for (int i = 0; i < ops.n; i++)
+    if (!op_is_return(ops.at[i]) || !is_task(func)) print_op(&w, ops.at[i]);
+  print_interface(&w, func);
   pretty_print_rows(p, &w.rows, "  ", 64, 24);
 }
 

@@ -13,7 +13,7 @@ typedef struct {
   PrettyOptions options;
   const char *const *value_names; /* of values that cross tasks, from pp.value_names */
   int64_t n_value_names;
-  const char **makers, **users;   /* of each of them: "stage 0 fwd", "stage 0 bwd, stage 1 fwd"; null: unknown */
+  const char **makers, **users;   /* of each of them: "stage 0 fwd", "stage 0 bwd, bwd_input, stage 1 fwd"; null: unknown */
   const char *const *parameters;  /* names, in declaration order */
   int64_t n_parameters;
   const int64_t *stage_ranks;     /* null before `schedule` */

@@ -47,19 +47,23 @@ const char *pretty_number(const Pretty *p, double v, bool single) {
 
 /* --- who makes and who uses a value ------------------------------------------------------------------- */
 
-static void add_user(Pretty *p, const char **slot, const char *text) {
+/* Tasks of one stage follow one another: "stage 0 bwd, bwd_input, stage 1 fwd". */
+static void add_user(Pretty *p, int *last_stage, const char **slot, int stage, const char *kind) {
+  const char *text = *slot && *last_stage == stage ? kind : arena_printf(p->tmp, "stage %d %s", stage, kind);
   *slot = *slot ? arena_printf(p->tmp, "%s, %s", *slot, text) : text;
+  *last_stage = stage;
 }
 
-static void read_task(Pretty *p, Op func, int stage) {
+static void read_task(Pretty *p, int *last_stages, Op func, int stage) {
   int64_t n;
-  const char *text = arena_printf(p->tmp, "stage %d %s", stage, pretty_kind(op_int(func, "pp.kind", -1)));
+  const char *kind = pretty_kind(op_int(func, "pp.kind", -1));
   const int64_t *in = op_ints(p->tmp, func, "pp.in", &n);
   for (int64_t i = 0; i < n; i++)
-    if (in[i] >= 0 && in[i] < p->n_value_names) add_user(p, &p->users[in[i]], text);
+    if (in[i] >= 0 && in[i] < p->n_value_names) add_user(p, &last_stages[in[i]], &p->users[in[i]], stage, kind);
   const int64_t *out = op_ints(p->tmp, func, "pp.out", &n);
   for (int64_t i = 0; i < n; i++)
-    if (out[i] >= 0 && out[i] < p->n_value_names && !p->makers[out[i]]) p->makers[out[i]] = text;
+    if (out[i] >= 0 && out[i] < p->n_value_names && !p->makers[out[i]])
+      p->makers[out[i]] = arena_printf(p->tmp, "stage %d %s", stage, kind);
 }
 
 static void read_names(Pretty *p, Op top) {
@@ -88,10 +92,11 @@ void pretty_read_values(Pretty *p, Op top) {
   p->stage_ranks = op_ints(p->tmp, top, "pp.stage_ranks", &p->n_stage_ranks);
   p->makers = arena_alloc_array(p->tmp, (size_t)p->n_value_names, sizeof *p->makers);
   p->users = arena_alloc_array(p->tmp, (size_t)p->n_value_names, sizeof *p->users);
+  int *last_stages = arena_alloc_array(p->tmp, (size_t)p->n_value_names, sizeof *last_stages);
   for (Op op = mlirBlockGetFirstOperation(module_body(top)); !op_is_null(op); op = op_next(op)) {
     if (op_is_func(op) || op_id(op) != OP_NONE) continue;
     OpVec funcs = ir_funcs(p->tmp, op);
-    for (int i = 0; i < funcs.n; i++) read_task(p, funcs.at[i], op_stage(op));
+    for (int i = 0; i < funcs.n; i++) read_task(p, last_stages, funcs.at[i], op_stage(op));
   }
 }
 
