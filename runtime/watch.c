@@ -123,7 +123,7 @@ int pp_failing(pp_rank *rank) {
   if (atomic_load_explicit(&rank->failure->claimed, memory_order_acquire)) return 1;
   int caught = pp_signal_caught();
   if (!caught) return 0;
-  pp_fail(rank, 128 + caught, "ended by %s", caught == SIGINT ? "Ctrl-C" : strsignal(caught));
+  pp_fail(rank, 128 + caught, "ended by %s", caught == SIGINT ? "Ctrl-C" : caught == SIGTERM ? "SIGTERM" : "SIGHUP");
   return 1;
 }
 

@@ -17,6 +17,7 @@
 #include "../internal.h"
 
 enum { POLL_NS = 2 * 1000 * 1000 };
+#define LINGER_NS UINT64_C(5000000000)
 
 /* --- transfers ---------------------------------------------------------------------------------- */
 
@@ -90,11 +91,15 @@ static Patience patience_of(pp_rank *rank) {
   return p;
 }
 
+static void nap(void) {
+  struct timespec time = {.tv_sec = 0, .tv_nsec = POLL_NS};
+  nanosleep(&time, NULL);
+}
+
 /* Sleeps a little; 0 when the time is over or the job has failed. */
 static int patience_nap(const Patience *p) {
-  struct timespec nap = {.tv_sec = 0, .tv_nsec = POLL_NS};
   if (pp_failing(p->rank) || pp_now_ns() > p->deadline_ns) return 0;
-  nanosleep(&nap, NULL);
+  nap();
   return 1;
 }
 
@@ -234,12 +239,23 @@ static pp_status await_all(pp_rank *rank) {
                  rank->options->start_timeout_s, missing, rank->program->n_ranks);
 }
 
+/* Ranks that start a little later still find out why there is nothing to join. */
+static void linger(const pp_rank *rank) {
+  if (!rank->early_board) return;
+  pp_slot *slots = (pp_slot *)(void *)((unsigned char *)rank->early_board + pp_board_layout(rank->program).slots);
+  uint64_t end_ns = pp_now_ns() + LINGER_NS;
+  for (int r = 1; r < rank->program->n_ranks; r++) {
+    while (atomic_load(&slots[r].state) == PP_STATE_ABSENT && pp_now_ns() < end_ns && !pp_signal_caught()) nap();
+  }
+}
+
 static pp_status lead(pp_rank *rank) {
   int fd;
   PP_TRY(create_file(rank, &fd));
   rank->made_segment = 1;
   pp_status status = create_in(rank, fd);
   close(fd);
+  if (status != PP_OK) linger(rank);
   PP_TRY(status);
   PP_TRY(await_all(rank));
   unlink(rank->segment_path); /* all have mapped it: nothing is left behind, whatever happens later */
@@ -249,42 +265,51 @@ static pp_status lead(pp_rank *rank) {
 
 /* --- the others: finding it ---------------------------------------------------------------------- */
 
-/* One try: 1 mapped, 0 not there yet (or a dead job's), -1 failed. */
-static int try_join(pp_rank *rank) {
+/* One try at a board that rank 0 has filled in: 1 mapped, 0 not yet, -1 the job has failed. Keeps the
+ * mapping of the board when what it says is still to be read. */
+static int join_board(pp_rank *rank, int fd, pp_board *board) {
   pp_layout layout = pp_board_layout(rank->program);
+  const char *mismatch = pp_board_mismatch(board, rank->program);
+  rank->failure = &board->failure;
+  if (mismatch) {
+    pp_fail(rank, PP_EXIT_INPUT, "this program is of %s than rank 0's: compile all ranks in one go", mismatch);
+    return -1;
+  }
+  if (pp_failing(rank)) {
+    unsigned char *head = map_shared(fd, layout.head_bytes);
+    pp_slot *slots = head ? (pp_slot *)(void *)(head + layout.slots) : NULL;
+    if (slots) atomic_store(&slots[rank->program->rank].state, PP_STATE_FINISHED); /* rank 0 lingers for this */
+    if (head) munmap(head, layout.head_bytes);
+    return -1;
+  }
+  rank->failure = &rank->early_failure;
+  if (atomic_load_explicit(&board->stage, memory_order_acquire) != PP_BOARD_SIZED) return 0;
+  void *base = map_shared(fd, layout.total_bytes);
+  if (!base) return 0;
+  pp_board_attach(rank, base);
+  rank->owns_segment = 1;
+  return 1;
+}
+
+/* What lies there may be half made, or a dead job's: then it is not there yet. */
+static int try_join(pp_rank *rank) {
   struct stat st;
-  int fd = open(rank->segment_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  int fd = open(rank->segment_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), result = 0;
   if (fd < 0) return 0;
   pp_board *board = NULL;
   if (fstat(fd, &st) == 0 && (size_t)st.st_size >= sizeof(pp_board) && st.st_uid == geteuid()) {
     board = map_shared(fd, sizeof(pp_board));
   }
-  int result = 0;
   if (board && atomic_load_explicit(&board->stage, memory_order_acquire) != PP_BOARD_FRESH && creator_lives(board)) {
-    const char *mismatch = pp_board_mismatch(board, rank->program);
-    if (board->layout_version == 1) rank->failure = &board->failure;
-    if (mismatch) {
-      pp_fail(rank, PP_EXIT_INPUT, "this program is of %s than rank 0's: compile all ranks in one go", mismatch);
-      result = -1;
-    } else if (pp_failing(rank)) {
-      result = -1;
-    } else if (atomic_load_explicit(&board->stage, memory_order_acquire) == PP_BOARD_SIZED) {
-      void *base = map_shared(fd, layout.total_bytes);
-      if (base) {
-        pp_board_attach(rank, base);
-        rank->owns_segment = 1;
-        result = 1;
-      }
-    }
-  }
-  if (result < 0) {
-    rank->early_board = board; /* what it says is still read */
-    rank->early_board_bytes = sizeof(pp_board);
-  } else if (board) {
-    if (result == 0) rank->failure = &rank->early_failure;
-    munmap(board, sizeof(pp_board));
+    result = join_board(rank, fd, board);
   }
   close(fd);
+  if (result < 0) {
+    rank->early_board = board;
+    rank->early_board_bytes = sizeof(pp_board);
+  } else if (board) {
+    munmap(board, sizeof(pp_board));
+  }
   return result;
 }
 
