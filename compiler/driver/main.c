@@ -138,6 +138,25 @@ static int check_pass_name(const char *name) {
   return STATUS_USAGE;
 }
 
+static Op find_stage(const Driver *d, Ir *ir) {
+  const char *wanted = arena_printf(d->arena, "stage_%lld", (long long)d->options->stage);
+  OpVec ops = block_ops(d->arena, ir_body(ir));
+  for (int i = 0; i < ops.n; i++) {
+    const char *name = op_string(d->arena, ops.at[i], "sym_name");
+    if (name && !op_is_func(ops.at[i]) && strcmp(name, wanted) == 0) return ops.at[i];
+  }
+  complain("stages are modules only after split; --pretty shows one before that");
+  return (Op){0};
+}
+
+static Op find_rank(const Driver *d, Ir *ir) {
+  OpVec ranks = ir_ops(d->arena, ir_top(ir), OP_RANK);
+  for (int i = 0; i < ranks.n; i++)
+    if (op_int(ranks.at[i], "rank", -1) == d->options->rank) return ranks.at[i];
+  complain("ranks appear after schedule");
+  return (Op){0};
+}
+
 /* The op to print; null with a message when the stage or rank isn't there. */
 static Op choose_op(const Driver *d, Ir *ir) {
   const Options *o = d->options;
@@ -151,16 +170,7 @@ static Op choose_op(const Driver *d, Ir *ir) {
     return none;
   }
   if (o->pretty || (o->stage < 0 && o->rank < 0)) return top;
-  if (o->stage >= 0) {
-    Op stage = func_find(ir, top, arena_printf(d->arena, "stage_%lld", (long long)o->stage));
-    if (op_is_null(stage)) complain("stages are modules only after split; --pretty shows one before that");
-    return stage;
-  }
-  OpVec ranks = ir_ops(d->arena, top, OP_RANK);
-  for (int i = 0; i < ranks.n; i++)
-    if (op_int(ranks.at[i], "rank", -1) == o->rank) return ranks.at[i];
-  complain("ranks appear after schedule");
-  return none;
+  return o->stage >= 0 ? find_stage(d, ir) : find_rank(d, ir);
 }
 
 static int print_dump(const Driver *d, Ir *ir) {
