@@ -2,7 +2,7 @@
  *
  * In: @microbatch, where each op has the stage that was open when it was traced (backward ops: that
  * of the op they belong to), and @step with the loop. Out: reads of data and parameters, and what
- * depends on constants, random numbers and parameters alone, have a copy in each stage that uses
+ * depends on constants, random numbers, data and parameters alone, have a copy in each stage that uses
  * them, at the place of the original, so that the program order within a stage does not depend on
  * the cut; `pp.weight_half` on the ops of bwd_weight; owner, users and accumulators of each
  * parameter; finish, decision and update behind the loop (update.c).
@@ -26,8 +26,9 @@ typedef struct {
   Op op;
   int stage;
   bool moves;             /* has copies where it is used */
-  bool mobile;            /* so may what depends on it: it doesn't read data */
+  bool mobile;            /* so may what depends on it */
   bool free;              /* follows from constants alone */
+  bool reads_data;
   int64_t param_elements; /* of the largest parameter that it depends on */
   VEC(Copy) copies;
 } Site;
@@ -59,19 +60,22 @@ static bool is_heavy(OpId id) {
 static void classify(Localize *l, Site *s) {
   OpId id = op_id(s->op);
   bool pure = op_traits(id) & TRAIT_PURE, is_leaf = op_class(id) == CLASS_LEAF;
-  s->mobile = pure && id != OP_DATA && !is_heavy(id);
+  s->mobile = pure && !is_heavy(id);
   s->free = is_leaf ? op_traits(id) & TRAIT_FREE : pure;
+  s->reads_data = id == OP_DATA;
   s->param_elements = id == OP_PARAM ? result_elements(s->op) : 0;
   for (int i = 0; i < op_n_operands(s->op); i++) {
     Site *from = site_of(l, op_operand(s->op, i));
     s->mobile = s->mobile && from->mobile;
     s->free = s->free && from->free;
+    s->reads_data = s->reads_data || from->reads_data;
     if (from->param_elements > s->param_elements) s->param_elements = from->param_elements;
   }
+  if (s->reads_data && s->param_elements > 0) s->mobile = false; /* an activation */
   if (op_unit(s->op, "pp.backward")) s->mobile = s->mobile && s->free;
   /* A parameter's copy moves once a step, a value once a microbatch. */
   if (result_elements(s->op) < s->param_elements / l->n_microbatches) s->mobile = false;
-  s->moves = s->mobile || id == OP_DATA;
+  s->moves = s->mobile;
 }
 
 static void demand(Localize *l, Value v, int stage) {
