@@ -46,6 +46,7 @@ static void eval_start(Eval *e, Ir *ir, const DslProgram *program, const Compile
   e->values = arena_alloc_array(e->arena, EVAL_STACK_VALUES, sizeof *e->values);
   e->training = !options->generate;
   e->clip.kind = VAL_UNSET;
+  e->n_sources = diag_source_count(e->diag);
   index_items(e);
 }
 

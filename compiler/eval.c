@@ -125,8 +125,9 @@ static Val eval_global(Eval *e, AstExpr *expr, Scope *scope) {
   }
   Val v = builtin_value(e, expr->name, expr->loc);
   if (v.kind != VAL_UNSET) return v;
-  eval_error(e, expr->loc, "'%s' has no value here", expr->name);
-  return POISON;
+  bool defined = expr->loc.file < e->n_sources; /* not on the command line: the resolver knows it */
+  return eval_error(e, expr->loc, defined ? "'%s' has no value here: the 'let' that declares it did not run" : "unknown name '%s'",
+                    expr->name);
 }
 
 static Val eval_name(Eval *e, const AstExpr *expr, Scope *scope) {

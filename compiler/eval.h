@@ -231,6 +231,7 @@ struct Eval {
   Scope **file_scopes;   /* per program file */
   VEC(ItemState) items;
   PtrMap item_index;     /* AstItem → index + 1 */
+  int n_sources;         /* of the Diag, before the command line's */
   /* errors */
   VEC(Loc) reported;
   VEC(CallFrame) pending; /* notes still to come behind the last error */

@@ -234,7 +234,8 @@ static void remember_calls(Eval *e, Loc loc) {
     CallFrame frame = e->frames.at[i];
     bool is_main = frame.loc.file == e->program->main->file_index;
     bool wanted = e->pending.n < 2 || (is_main && !in_main);
-    if (!wanted || frame.loc.line == 0 || loc_equal(frame.loc, last)) continue;
+    bool near = frame.loc.line == loc.line && frame.loc.file == loc.file;
+    if (!wanted || frame.loc.line == 0 || near || loc_equal(frame.loc, last)) continue;
     VEC_PUSH(e->arena, &e->pending, frame);
     last = frame.loc;
     in_main = in_main || is_main;
@@ -244,7 +245,8 @@ static void remember_calls(Eval *e, Loc loc) {
 void eval_flush_notes(Eval *e) {
   for (int i = 0; i < e->pending.n; i++) {
     CallFrame frame = e->pending.at[i];
-    if (frame.name) diag_note(e->diag, frame.loc, "in the call of '%s' here", frame.name);
+    const char *name = frame.name ? frame.name : frame.instance ? frame.instance->module->name : NULL;
+    if (name) diag_note(e->diag, frame.loc, "in the call of '%s' here", name);
     else diag_note(e->diag, frame.loc, "in the call here");
   }
   e->pending.n = 0;
