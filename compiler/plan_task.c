@@ -34,6 +34,7 @@ typedef struct {
   PtrMap placed;                /* value that a statement makes → Place, when it isn't workspace */
   PtrMap buffer_of;             /* value → buffer + 1 */
   PtrMap in_place_used;         /* kernel call → list of arguments that some result has taken */
+  Map old_contents;             /* parameter → ops that read what an effect of the task may replace */
   VEC(PlanBuffer) buffers;
   VEC(int) scratch_of;          /* of each buffer: piece of workspace, -1 */
   VEC(Scratch) scratch;
@@ -52,9 +53,14 @@ const char *plan_identifier(Arena *arena, const char *text) {
   return name;
 }
 
+/* The map keeps the last number that was tried for a name, so that many equal ones stay linear. */
 const char *plan_unique_name(Arena *arena, Map *taken, const char *wanted) {
+  MapEntry *known = map_find(taken, wanted);
   const char *name = wanted;
-  for (int i = 2; map_find(taken, name); i++) name = arena_printf(arena, "%s_%d", wanted, i);
+  for (int i = known ? (int)(intptr_t)known->value + 1 : 0; map_find(taken, name); i++) {
+    name = arena_printf(arena, "%s_%d", wanted, i < 2 ? 2 : i);
+    map_put(arena, taken, wanted, (void *)(intptr_t)(i < 2 ? 2 : i));
+  }
   map_put(arena, taken, name, NULL);
   return name;
 }
@@ -300,8 +306,11 @@ static void try_in_place(Body *b, Op effect, Place target) {
   if (op_is_null(maker) || leaf_place(b, maker, &leaf) || ptrmap_get(&b->placed, base.ptr)) return;
   InPlace x = {.maker = maker, .result = value_index(base), .maker_at = position_of(b, maker),
                .effect_at = position_of(b, effect), .allowed = true};
-  for (int i = 0; i < x.effect_at; i++)
-    if (leaf_place(b, b->ops.at[i], &leaf) && same_place(leaf, target)) check_readers(b, &x, op_result(b->ops.at[i], 0));
+  const char *parameter = op_string(b->arena, effect, "param");
+  const OpVec *old = parameter ? map_get(&b->old_contents, parameter) : NULL;
+  for (int i = 0; old && i < old->n; i++)
+    if (position_of(b, old->at[i]) < x.effect_at && leaf_place(b, old->at[i], &leaf) && same_place(leaf, target))
+      check_readers(b, &x, op_result(old->at[i], 0));
   if (!x.allowed) return;
   for (int i = 0; i < x.taken.n; i++) use_argument(b, maker, x.taken.at[i]);
   put_place(b, base, target);
@@ -309,6 +318,17 @@ static void try_in_place(Body *b, Op effect, Place target) {
 
 static void place_effects(Body *b) {
   Place target;
+  for (int i = 0; i < b->ops.n; i++) {
+    OpId id = op_id(b->ops.at[i]);
+    if (id != OP_PARAM && id != OP_STATE && id != OP_GRADIENT) continue;
+    const char *parameter = op_string(b->arena, b->ops.at[i], "param");
+    OpVec *list = map_get(&b->old_contents, parameter);
+    if (!list) {
+      list = arena_alloc(b->arena, sizeof *list);
+      map_put(b->arena, &b->old_contents, parameter, list);
+    }
+    VEC_PUSH(b->arena, list, b->ops.at[i]);
+  }
   for (int i = 0; i < b->ops.n; i++)
     if (target_place(b, b->ops.at[i], &target)) try_in_place(b, b->ops.at[i], target);
 }
@@ -452,13 +472,6 @@ static int accumulator_of(Body *b, Op op, bool *first_use) {
                       arena_printf(b->arena, "d_%s", parameter_name(b, op)));
 }
 
-static int source_index(const Body *b, const char *name) {
-  OpVec sources = ir_ops(b->arena, ir_top(b->t->ir), OP_SOURCE);
-  for (int i = 0; i < sources.n; i++)
-    if (!strcmp(op_string(b->arena, sources.at[i], "sym"), name)) return i;
-  bug("no source '%s'", name);
-}
-
 static const char *statement_comment(const Body *b, Op op) {
   OpId id = op_id(op);
   if (id == OP_CALL) {
@@ -513,7 +526,7 @@ static void add_statement(Body *b, Op op) {
     b->flops += attention_flops(op);
   }
   if (id == OP_MATMUL || id == OP_MATMUL_ACCUMULATE) b->flops += product_flops(op);
-  if (id == OP_DATA) s.index = source_index(b, op_string(b->arena, op, "source"));
+  if (id == OP_DATA) s.index = tasks_source(b->t, op_string(b->arena, op, "source"));
   if (id == OP_OUTPUT) s.index = tasks_output(b->t, op_string(b->arena, op, "output"));
   VEC_PUSH(b->arena, &b->statements, s);
 }

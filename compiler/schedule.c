@@ -2,7 +2,8 @@
  * rank with its actions in order (the loop's, then finish, decide, update, refresh), and
  * pp.stage_ranks. Every (stage, microbatch) must run exactly once, a stage on one rank, forward before
  * backward, input half before weight half; what ranks wait for must not form a cycle even when sends
- * never block. Linear in actions. Actions whose task is empty in this model are left out. */
+ * never block. Linear in actions. Actions whose task is empty in this model are left out; tasks that no
+ * rank runs (the halves of a backward that runs whole, or the other way round) are erased. */
 #include "compiler/actions.h"
 #include "compiler/compiler.h"
 
@@ -92,7 +93,7 @@ static void check_each(Check *c) {
   int *n_on_rank = arena_alloc_array(c->arena, (size_t)c->t->n_ranks, sizeof *n_on_rank);
   for (int i = 0; i < c->list->n; i++) {
     const ScheduledAction *a = &c->list->at[i];
-    if (a->rank < 0 || a->rank >= c->t->n_ranks || (int)a->kind >= LOOP_KINDS)
+    if (a->rank < 0 || a->rank >= c->t->n_ranks || (int)a->kind >= (int)LOOP_KINDS)
       bug("scheduled action %d: rank %d, kind %d", i, a->rank, (int)a->kind);
     c->position[i] = n_on_rank[a->rank]++;
     if (in_range(c, a, &ranges) && on_its_rank(c, a, &places)) enter(c, a, &repeats);
@@ -332,6 +333,50 @@ static bool check_cycles(Check *c) {
   return false;
 }
 
+/* --- tasks that no rank runs --------------------------------------------------------------------------- */
+
+static bool is_scheduled(const Check *c, int stage, pp_task_kind kind) {
+  for (int m = 0; m < c->t->n_microbatches; m++)
+    if (*slot(c, stage, kind, m)) return true;
+  return false;
+}
+
+/* Results that no task takes any more: what only the halves, or only the whole backward, would use. */
+static void drop_results(Ir *ir, Arena *arena, const bool *taken, Op func) {
+  int64_t n = 0;
+  const int64_t *ids = op_ints(arena, func, "pp.out", &n);
+  Op ret = func_return_op(func);
+  int64_t *kept = arena_alloc_array(arena, (size_t)n + 1, sizeof *kept);
+  Value *values = arena_alloc_array(arena, (size_t)n + 1, sizeof *values);
+  int n_kept = 0;
+  for (int i = 0; i < n; i++) {
+    if (!taken[ids[i]]) continue;
+    values[n_kept] = op_operand(ret, i);
+    kept[n_kept++] = ids[i];
+  }
+  if (n_kept == n) return;
+  op_set_operands(ret, n_kept, values);
+  op_set_ints(ir, func, "pp.out", n_kept, kept);
+  func_update_type(ir, func);
+  simplify_dead_ops(ir, func);
+}
+
+/* A stage runs its backward whole or in halves; the other form goes, and what was saved for it. */
+static void drop_tasks(Check *c) {
+  const Tasks *t = c->t;
+  bool *taken = arena_alloc_array(c->arena, (size_t)t->n_values + 1, sizeof *taken);
+  for (int i = 0; i < t->n_tasks; i++) {
+    const Task *task = &t->tasks[i];
+    bool dropped = (int)task->kind < LOOP_KINDS && !is_scheduled(c, task->stage, task->kind);
+    if (dropped) op_erase(task->func);
+    for (int k = 0; !dropped && k < task->n_in; k++) taken[task->in[k]] = true;
+  }
+  for (int i = 0; i < t->n_tasks; i++) {
+    const Task *task = &t->tasks[i];
+    if (task->kind == PP_FWD && is_scheduled(c, task->stage, PP_FWD)) drop_results(c->ir, c->arena, taken, task->func);
+  }
+}
+
 /* --- entries ------------------------------------------------------------------------------------------- */
 
 bool schedule_build(Ir *ir, const ScheduledActions *list, Loc schedule, Loc ranks) {
@@ -348,6 +393,7 @@ bool schedule_build(Ir *ir, const ScheduledActions *list, Loc schedule, Loc rank
   if (ok) {
     check_accumulation_order(&c);
     write_ranks(&c);
+    if (!c.t->generate) drop_tasks(&c);
     ok = check_cycles(&c);
   }
   arena_destroy(arena);

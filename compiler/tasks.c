@@ -57,6 +57,18 @@ int tasks_parameter(const Tasks *t, const char *name) {
   return (int)(p - t->parameters);
 }
 
+static void read_sources(Tasks *t) {
+  OpVec ops = ir_ops(t->arena, ir_top(t->ir), OP_SOURCE);
+  for (int i = 0; i < ops.n; i++)
+    map_put(t->arena, &t->source_index, op_string(t->arena, ops.at[i], "sym"), (void *)(intptr_t)(i + 1));
+}
+
+int tasks_source(const Tasks *t, const char *name) {
+  int number = (int)(intptr_t)map_get(&t->source_index, name);
+  if (number == 0) bug("no source '%s'", name);
+  return number - 1;
+}
+
 static const char **split_words(Arena *arena, const char *text, char separator, int *out_n) {
   VEC(const char *) words = {0};
   while (text && *text) {
@@ -372,6 +384,7 @@ Tasks *tasks_read(Ir *ir, Arena *arena) {
   t->loss_stage = -1;
   t->states = split_words(arena, op_string(arena, top, "pp.states"), ',', &t->n_states);
   read_parameters(t);
+  read_sources(t);
   read_kernels(t);
   read_tasks(t);
   read_values(t);

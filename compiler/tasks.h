@@ -97,7 +97,7 @@ typedef struct {
   int loss_stage;              /* -1 with generate */
   int n_kernels;
   const Op *kernels;           /* func.funcs, in the module's order; after `fuse` */
-  Map parameter_index, kernel_index;
+  Map parameter_index, kernel_index, source_index; /* the last two: number + 1 */
   /* after `schedule` */
   const int64_t *stage_ranks;  /* null before */
   TaskRank *ranks;
@@ -111,6 +111,7 @@ Tasks *tasks_read(Ir *ir, Arena *arena);
 /* The task, or null. */
 Task *tasks_find(const Tasks *t, int stage, pp_task_kind kind);
 int tasks_parameter(const Tasks *t, const char *name);
+int tasks_source(const Tasks *t, const char *name);
 int tasks_output(const Tasks *t, const char *name);
 /* The value whose item (or field) holds `value` on `rank`: follows reshapes made on that rank. */
 int tasks_root(const Tasks *t, int rank, int value);
