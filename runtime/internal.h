@@ -270,7 +270,8 @@ void pp_log_step(pp_rank *rank, int64_t step);
 void pp_log_close_line(pp_rank *rank);
 void pp_log_done(pp_rank *rank);
 /* Shortest text that reads back to the same bits, as f32 when is_f32. JSON's null when not finite. */
-void pp_format_real(double value, int is_f32, char out_text[32]);
+enum { PP_REAL_BYTES = 40 };
+void pp_format_real(double value, int is_f32, char out_text[PP_REAL_BYTES]);
 
 /* --- generate.c --------------------------------------------------------------------------------- */
 

@@ -10,14 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-void pp_format_real(double value, int is_f32, char out_text[32]) {
+void pp_format_real(double value, int is_f32, char out_text[PP_REAL_BYTES]) {
   int low = is_f32 ? 6 : 15, high = is_f32 ? 9 : 17;
   if (!isfinite(value)) {
-    snprintf(out_text, 32, "null");
+    snprintf(out_text, PP_REAL_BYTES, "null");
     return;
   }
   for (int digits = low; digits <= high; digits++) {
-    snprintf(out_text, 32, "%.*g", digits, is_f32 ? (double)(float)value : value);
+    snprintf(out_text, PP_REAL_BYTES, "%.*g", digits, is_f32 ? (double)(float)value : value);
     if (is_f32 ? strtof(out_text, NULL) == (float)value : strtod(out_text, NULL) == value) return;
   }
 }
@@ -58,7 +58,7 @@ static void flush_line(pp_rank *rank) {
 }
 
 static void add_real(pp_log *log, double value, int is_f32) {
-  char text[32];
+  char text[PP_REAL_BYTES];
   pp_format_real(value, is_f32, text);
   add(log, "%s", text);
 }

@@ -6,7 +6,7 @@
 #include "test.h"
 
 static const char *format(double value, int is_f32) {
-  static char text[32];
+  static char text[PP_REAL_BYTES];
   pp_format_real(value, is_f32, text);
   return text;
 }
