@@ -10,7 +10,7 @@ echo '/* Made by codegen/embed.sh; do not edit. */'
 echo '#include "codegen/parts.h"'
 n=0
 for file in "$@"; do
-  case $file in *_test.c | runtime/chain.*) continue ;; esac
+  case $file in *_test.c | runtime/chain.* | runtime/test.h) continue ;; esac
   echo
   echo "static const char file_$n[] ="
   sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/    "/' -e 's/$/\\n"/' "$file"
@@ -21,7 +21,7 @@ echo
 echo 'const EmbeddedFile codegen_runtime_files[] = {'
 n=0
 for file in "$@"; do
-  case $file in *_test.c | runtime/chain.*) continue ;; esac
+  case $file in *_test.c | runtime/chain.* | runtime/test.h) continue ;; esac
   echo "    {\"$file\", file_$n, sizeof file_$n - 1},"
   n=$((n + 1))
 done
