@@ -12,8 +12,8 @@
 enum { STAGES = 4, MICROBATCHES = 4, ROWS = 2, MAX = 512 };
 #define WINDOW_BIT (UINT64_C(1) << 63)
 
-/* The chain has no matrix product. */
-void pp_matmul_set_threads(int threads) { (void)threads; }
+/* The chain has no matrix product; weak, for when the kernels are linked too. */
+__attribute__((weak)) void pp_matmul_set_threads(int threads) { (void)threads; }
 
 /* What the tasks need beside their arguments. */
 static chain_options chain;
