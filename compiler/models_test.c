@@ -1,6 +1,6 @@
-/* The models of testdata/, small, from the text to tasks: in f64 the gradients of some elements of
- * every parameter against central differences, and the tasks of each cut against the whole step, to
- * the bit. What is tested is the library, the elaborator and the passes up to split together. */
+/* The layers of the library and the models of testdata/, small, from the text to tasks: in f64 the
+ * gradients of some elements of every parameter against central differences, and the tasks of each cut
+ * against the whole step, to the bit. What is tested is the library, the elaborator and the passes up to split together. */
 #include "compiler/job_test.h"
 #include "dsl/load.h"
 
@@ -20,7 +20,70 @@ static const Model models[] = {
     {"encdec", "testdata/models/encdec.pp", {"width=8", "heads=2", "length=5", "vocab=9"}},
 };
 
+/* Layers alone: h is [2, 3, 4], made from the data and a parameter; i is i32[2, 3] in 0 … 3. */
+typedef struct {
+  const char *name, *members, *result; /* of the module; the value whose adjoint starts the backward pass */
+} Layer;
+
+static const Layer layers[] = {
+    {"linear", "l: linear(4, 5, std = 0.5);", "l(h)"},
+    {"linear without bias", "l: linear(4, 5, with_bias = false, std = 0.5);", "l(h)"},
+    {"conv1d", "l: conv1d(4, 5, std = 0.5);", "l(h)"},
+    {"embedding", "l: embedding(4, 5, std = 0.5);", "l(i) * h[.., 0..1]"},
+    {"layer_norm", "l: layer_norm(4);", "l(h)"},
+    {"rms_norm", "l: rms_norm(4);", "l(h)"},
+    {"relu", "", "relu(h)"},
+    {"sigmoid", "", "sigmoid(h)"},
+    {"silu", "", "silu(h)"},
+    {"gelu", "", "gelu(h)"},
+    {"gelu_tanh", "", "gelu_tanh(h)"},
+    {"softmax", "", "softmax(h)"},
+    {"log_softmax", "", "log_softmax(h)"},
+    {"dropout", "", "dropout(h, 0.4)"},
+    {"token_losses", "", "token_losses(h, i)"},
+    {"mean_squared_error", "", "mean_squared_error(h, sin(h))"},
+    {"gpt2_attention", "l: gpt2_attention(4, 2);", "l(h)"},
+    {"gpt2_mlp", "l: gpt2_mlp(4, 6);", "l(h)"},
+    {"rope", "", "rope(split_heads(h, 2))"},
+    {"llama_attention", "l: llama_attention(8, 4, 2);", "l(concat([h, sin(h)], axis = -1))"},
+    {"llama_mlp", "l: llama_mlp(4, 6);", "l(h)"},
+    {"tied weights", "e: embedding(4, 4, std = 0.5);", "softmax((e(i) * h) @ transpose(e.weight))"},
+};
+
 enum { MICROBATCH = 2, MICROBATCHES = 2 };
+
+static const char *layer_text(Arena *arena, const Layer *layer, const char *loss) {
+  return arena_printf(arena,
+                      "use nn; use optim; use schedules;\n"
+                      "module one() {\n"
+                      "  param a: [3, 4] = normal(0.0, 1.0);\n"
+                      "  %s\n"
+                      "  fn (x: [b, n], ids: i32[b, m]) {\n"
+                      "    let h = reshape(cast(x, real), [b, 3, 4]) * a + a;\n"
+                      "    let i = ids;\n"
+                      "    let y = %s;\n"
+                      "    return %s;\n"
+                      "  }\n"
+                      "}\n"
+                      "train {\n"
+                      "  model net = one(); batch microbatch = 2, microbatches = 2;\n"
+                      "  data x = synthetic(12); data ids = synthetic(3, 4);\n"
+                      "  loss net(x, ids); ranks 1; schedule gpipe; optimizer sgd(lr = constant(0.1));\n"
+                      "  steps 1; seed 1;\n"
+                      "}\n",
+                      layer->members, layer->result, loss);
+}
+
+static Fixture load_layer(const Layer *layer, const char *loss) {
+  Fixture f = {.arena = arena_create(), .diag = diag_create()};
+  CompileOptions options = {.dtype = "f64", .ranks = -1, .microbatch = -1, .microbatches = -1, .steps = -1};
+  f.ir = ir_create(f.arena, f.diag);
+  DslProgram *program = dsl_load_text(f.arena, f.diag, "layer.pp", layer_text(f.arena, layer, loss));
+  CHECK(program && elaborate_run(f.ir, program, &options) && simplify_run(f.ir) && ir_verify(f.ir));
+  f.func = func_find(f.ir, ir_top(f.ir), "loss");
+  diag_flush(f.diag);
+  return f;
+}
 
 /* Elaborated and simplified; a null func after errors. */
 static Fixture load(const Model *model, const char *dtype) {
@@ -47,9 +110,9 @@ static void model_data(Machine *m, const char *source, Tensor *out) {
   fill(out, source, 1000 * (int64_t)m->step + m->microbatch);
   for (int i = 0; i < sources.n; i++) {
     if (strcmp(op_string(m->arena, sources.at[i], "sym"), source)) continue;
-    int64_t vocabulary = op_int(sources.at[i], "vocabulary", 0);
+    int64_t vocabulary = op_int(sources.at[i], "vocabulary", 0), limit = vocabulary ? vocabulary : 7;
     for (int64_t k = 0; k < out->n && type_dtype(out->type) == PP_I32; k++)
-      out->at[k] = floor((noise((uint64_t)m->microbatch, k) + 1) / 2 * (double)(vocabulary < 7 ? 7 : vocabulary < 11 ? vocabulary : 11));
+      out->at[k] = floor((noise((uint64_t)m->microbatch, k) + 1) / 2 * (double)(limit < 11 ? limit : 11));
   }
 }
 
@@ -106,14 +169,13 @@ static double gradient_error(Machine *whole, Machine *forward, Op loss) {
   return sqrt(wrong) / sqrt(fmax(fmax(a, b), 1e-30));
 }
 
-static void check_gradients(const Model *model) {
-  Fixture f = load(model, "f64"), forward = load(model, "f64");
+static void check_gradients(const char *name, Fixture f, Fixture forward) {
   CHECK(autodiff_run(f.ir) && ir_verify(f.ir));
   Machine *m = model_machine(f.ir, f.arena);
   total_loss(m, func_find(f.ir, ir_top(f.ir), "microbatch"));
   double error = gradient_error(m, model_machine(forward.ir, forward.arena), forward.func);
   CHECK(error < 1e-6);
-  if (!(error < 1e-6)) printf("  %s: error %g\n", model->name, error);
+  if (!(error < 1e-6)) printf("  %s: error %g\n", name, error);
   diag_flush(f.diag);
   fixture_end(&f);
   fixture_end(&forward);
@@ -126,8 +188,22 @@ static void check_tasks(const Model *model) {
   fixture_end(&f);
 }
 
-static void test_gradients(void) {
-  for (size_t i = 0; i < sizeof models / sizeof *models; i++) check_gradients(&models[i]);
+static void test_layers(void) {
+  const char *loss = "sum(y * sin(y + 0.5))";
+  for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+    check_gradients(layers[i].name, load_layer(&layers[i], loss), load_layer(&layers[i], loss));
+}
+
+/* A loss that is a pair. */
+static void test_masked_loss(void) {
+  const Layer masked = {"masked_cross_entropy", "", "h"};
+  const char *loss = "masked_cross_entropy(y, i - 1)";
+  check_gradients(masked.name, load_layer(&masked, loss), load_layer(&masked, loss));
+}
+
+static void test_models(void) {
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    check_gradients(models[i].name, load(&models[i], "f64"), load(&models[i], "f64"));
 }
 
 static void test_tasks(void) {
@@ -135,7 +211,9 @@ static void test_tasks(void) {
 }
 
 int main(void) {
-  TEST(test_gradients);
+  TEST(test_layers);
+  TEST(test_masked_loss);
+  TEST(test_models);
   TEST(test_tasks);
   return test_end();
 }
