@@ -132,7 +132,8 @@ static void emit_source(Arena *arena, const Plan *plan, EmitFiles *files) {
   str_puts(&out, "/* Every fused kernel once. Built for several x86-64 levels (PP_LEVEL), all with the same bits: values are\n"
                  " * rounded to their type, nothing is contracted, sums have 16 fixed lanes (runtime/kernels/reduce.h). */\n"
                  "#include \"kernels.h\"\n\n#include \"runtime/kernels/level.h\"\n#include \"runtime/kernels/math.h\"\n"
-                 "#include \"runtime/kernels/reduce.h\"\n");
+                 "#include \"runtime/kernels/reduce.h\"\n\n"
+                 "#pragma GCC diagnostic ignored \"-Wtautological-compare\" /* a model may ask whether x == x */\n");
   for (int i = 0; i < plan->n_kernels; i++) {
     const PlanKernel *k = &plan->kernels[i];
     const char *const *names = kernel_parameter_names(arena, k);
