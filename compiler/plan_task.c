@@ -628,6 +628,7 @@ static void build_nodes(Arena *arena, Op func, PtrMap *numbers, PlanKernel *k) {
     node->in = value_numbers(arena, numbers, op, &node->n_in);
     node->type = plan_type(value_type(op_result(op, 0)));
     node->attrs = read_attrs(arena, op);
+    node->name = op_string(arena, op, "pp.name");
     k->uses_call |= op_id(op) == OP_RANDOM;
     ptrmap_put(arena, numbers, op_result(op, 0).ptr, (void *)(intptr_t)(k->n_inputs + k->n_nodes));
   }
@@ -652,5 +653,6 @@ PlanKernel plan_kernel_build(Op func, Arena *arena) {
   k.n_in_place = (int)(n / 2);
   k.in_place = in_place;
   k.comment = op_string(arena, func, "pp.comment");
+  k.names = op_string(arena, func, "pp.names");
   return k;
 }
