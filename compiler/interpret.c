@@ -18,6 +18,9 @@ typedef struct {
 Tensor *tensor_create(Arena *arena, Type type) {
   Tensor *t = arena_alloc(arena, sizeof *t);
   t->type = type;
+  t->dtype = type_dtype(type);
+  t->rank = type_rank(type);
+  for (int i = 0; i < t->rank; i++) t->dims[i] = type_dim(type, i);
   t->n = type_elements(type);
   t->at = arena_alloc_array(arena, (size_t)t->n, sizeof *t->at);
   return t;
@@ -29,8 +32,8 @@ static Tensor *copy(Arena *arena, const Tensor *from) {
   return t;
 }
 
-static double rounded(Type t, double x) {
-  switch (type_dtype(t)) {
+static double rounded(const Tensor *t, double x) {
+  switch (t->dtype) {
     case PP_F32: return (float)x;
     case PP_I32: return (int32_t)(uint32_t)(uint64_t)(int64_t)x;
     default: return x;
@@ -38,16 +41,16 @@ static double rounded(Type t, double x) {
 }
 
 /* Row-major coordinates that count up. */
-static void advance(Type t, int64_t *at) {
-  for (int i = type_rank(t) - 1; i >= 0; i--) {
-    if (++at[i] < type_dim(t, i)) return;
+static void advance(const Tensor *t, int64_t *at) {
+  for (int i = t->rank - 1; i >= 0; i--) {
+    if (++at[i] < t->dims[i]) return;
     at[i] = 0;
   }
 }
 
-static int64_t offset(Type t, const int64_t *at) {
+static int64_t offset(const Tensor *t, const int64_t *at) {
   int64_t n = 0;
-  for (int i = 0; i < type_rank(t); i++) n = n * type_dim(t, i) + at[i];
+  for (int i = 0; i < t->rank; i++) n = n * t->dims[i] + at[i];
   return n;
 }
 
@@ -113,7 +116,7 @@ static void add_to_accumulator(Machine *m, Op op, const Tensor *x) {
     map_put(m->arena, map, name, copy(m->arena, x));
     return;
   }
-  for (int64_t i = 0; i < a->n; i++) a->at[i] = rounded(a->type, a->at[i] + x->at[i]);
+  for (int64_t i = 0; i < a->n; i++) a->at[i] = rounded(a, a->at[i] + x->at[i]);
 }
 
 /* --- elementwise ---------------------------------------------------------------------------------- */
@@ -166,15 +169,16 @@ static void run_map(Frame *f, Op op) {
   Tensor *to = out(f, op, 0), *x = in(f, op, 0);
   Tensor *y = op_n_operands(op) > 1 ? in(f, op, 1) : x, *z = op_n_operands(op) > 2 ? in(f, op, 2) : x;
   const char *predicate = id == OP_COMPARE ? op_string(f->arena, op, "predicate") : NULL;
+  bool real = type_is_real(x->type);
   for (int64_t i = 0; i < to->n; i++) {
     double v;
     if (predicate)
       v = compare(predicate, x->at[i], y->at[i]);
     else if (id == OP_CAST)
-      v = cast(type_dtype(x->type), type_dtype(to->type), x->at[i]);
+      v = cast(x->dtype, to->dtype, x->at[i]);
     else
-      v = map_element(id, type_is_real(x->type), x->at[i], y->at[i], z->at[i]);
-    to->at[i] = rounded(to->type, v);
+      v = map_element(id, real, x->at[i], y->at[i], z->at[i]);
+    to->at[i] = rounded(to, v);
   }
 }
 
@@ -190,8 +194,18 @@ static double random_unit(const Machine *m, int64_t key, int64_t element) {
 }
 
 static void run_iota(Op op, Tensor *to) {
-  int64_t at[PP_MAX_RANK] = {0};
-  for (int64_t i = 0; i < to->n; i++, advance(to->type, at)) to->at[i] = (double)at[op_int(op, "axis", 0)];
+  int64_t at[PP_MAX_RANK] = {0}, axis = op_int(op, "axis", 0);
+  for (int64_t i = 0; i < to->n; i++, advance(to, at)) to->at[i] = (double)at[axis];
+}
+
+static void fill_constant(Op op, Tensor *to) {
+  double v = rounded(to, op_constant_is_float(op) ? op_float(op, "value", 0) : (double)op_int(op, "value", 0));
+  for (int64_t i = 0; i < to->n; i++) to->at[i] = v;
+}
+
+static void fill_random(const Machine *m, Op op, Tensor *to) {
+  int64_t key = op_int(op, "key", 0);
+  for (int64_t i = 0; i < to->n; i++) to->at[i] = random_unit(m, key, i);
 }
 
 static void read_vector(Tensor *to, const double *from) {
@@ -211,16 +225,11 @@ static void run_leaf(Frame *f, Op op) {
   Tensor *to = out(f, op, 0);
   const char *param = op_string(f->arena, op, "param");
   switch (op_id(op)) {
-    case OP_CONSTANT:
-      for (int64_t i = 0; i < to->n; i++)
-        to->at[i] = rounded(to->type, op_constant_is_float(op) ? op_float(op, "value", 0) : (double)op_int(op, "value", 0));
-      break;
+    case OP_CONSTANT: fill_constant(op, to); break;
     case OP_PARAM: read_stored(to, machine_param(m, param)); break;
     case OP_DATA: m->data(m, op_string(m->arena, op, "source"), to); break;
     case OP_IOTA: run_iota(op, to); break;
-    case OP_RANDOM:
-      for (int64_t i = 0; i < to->n; i++) to->at[i] = random_unit(m, op_int(op, "key", 0), i);
-      break;
+    case OP_RANDOM: fill_random(m, op, to); break;
     case OP_GRADIENT: read_stored(to, machine_accumulator(m, param, (int)op_int(op, "of_stage", 0))); break;
     case OP_STATE: read_stored(to, map_get(&m->states, state_key(f, op))); break;
     case OP_LOSSES: read_vector(to, m->losses); break;
@@ -234,7 +243,7 @@ static void run_leaf(Frame *f, Op op) {
 /* --- reductions ----------------------------------------------------------------------------------------- */
 
 /* 16 lanes, then l + 8, l + 4, l + 2, l + 1. A lane starts with its first element. */
-static double reduce_lanes(OpId id, Type t, int64_t n, const double *x) {
+static double reduce_lanes(OpId id, const Tensor *t, int64_t n, const double *x) {
   double lanes[16];
   int64_t used = n < 16 ? n : 16;
   for (int64_t i = 0; i < 16; i++) lanes[i] = id == OP_REDUCE_SUM ? 0 : -INFINITY;
@@ -260,22 +269,22 @@ static void run_reduce(Frame *f, Op op) {
   int64_t each = to->n ? x->n / to->n : 0;
   double *rows = arena_alloc_array(f->arena, (size_t)x->n, sizeof *rows);
   int64_t *filled = arena_alloc_array(f->arena, (size_t)to->n, sizeof *filled);
-  for (int64_t i = 0; i < x->n; i++, advance(x->type, at)) {
+  for (int64_t i = 0; i < x->n; i++, advance(x, at)) {
     int64_t kept[PP_MAX_RANK], k = 0;
-    for (int a = 0; a < type_rank(x->type); a++)
+    for (int a = 0; a < x->rank; a++)
       if (!reduced[a]) kept[k++] = at[a];
-    int64_t row = offset(to->type, kept);
+    int64_t row = offset(to, kept);
     rows[row * each + filled[row]++] = x->at[i];
   }
-  for (int64_t r = 0; r < to->n; r++) to->at[r] = reduce_lanes(op_id(op), to->type, each, rows + r * each);
+  for (int64_t r = 0; r < to->n; r++) to->at[r] = reduce_lanes(op_id(op), to, each, rows + r * each);
 }
 
 /* --- movement ---------------------------------------------------------------------------------------------- */
 
 /* Where element `at` of the result comes from. */
-static int64_t source_of(OpId id, Type x, const int64_t *at, const int64_t *axes) {
+static int64_t source_of(OpId id, const Tensor *x, const int64_t *at, const int64_t *axes) {
   int64_t from[PP_MAX_RANK];
-  for (int i = 0; i < type_rank(x); i++) {
+  for (int i = 0; i < x->rank; i++) {
     if (id == OP_PERMUTE)
       from[axes[i]] = at[i];
     else if (id == OP_SLICE)
@@ -283,10 +292,10 @@ static int64_t source_of(OpId id, Type x, const int64_t *at, const int64_t *axes
     else if (id == OP_PAD)
       from[i] = at[i] - axes[i];
     else
-      from[i] = type_dim(x, i) == 1 ? 0 : at[i];
+      from[i] = x->dims[i] == 1 ? 0 : at[i];
   }
-  for (int i = 0; i < type_rank(x); i++)
-    if (from[i] < 0 || from[i] >= type_dim(x, i)) return -1;
+  for (int i = 0; i < x->rank; i++)
+    if (from[i] < 0 || from[i] >= x->dims[i]) return -1;
   return offset(x, from);
 }
 
@@ -297,12 +306,12 @@ static void run_concat(Frame *f, Op op) {
   for (int k = 0; k < op_n_operands(op); k++) {
     Tensor *x = in(f, op, k);
     int64_t at[PP_MAX_RANK] = {0}, there[PP_MAX_RANK];
-    for (int64_t i = 0; i < x->n; i++, advance(x->type, at)) {
+    for (int64_t i = 0; i < x->n; i++, advance(x, at)) {
       memcpy(there, at, sizeof there);
       there[axis] += start;
-      to->at[offset(to->type, there)] = x->at[i];
+      to->at[offset(to, there)] = x->at[i];
     }
-    start += type_dim(x->type, axis);
+    start += x->dims[axis];
   }
 }
 
@@ -316,8 +325,8 @@ static void run_move(Frame *f, Op op) {
   const char *name = id == OP_PERMUTE ? "axes" : id == OP_SLICE ? "starts" : "before";
   const int64_t *axes = ints(f, op, name);
   int64_t at[PP_MAX_RANK] = {0};
-  for (int64_t i = 0; i < to->n; i++, advance(to->type, at)) {
-    int64_t from = id == OP_RESHAPE ? i : source_of(id, x->type, at, axes);
+  for (int64_t i = 0; i < to->n; i++, advance(to, at)) {
+    int64_t from = id == OP_RESHAPE ? i : source_of(id, x, at, axes);
     to->at[i] = from < 0 ? 0 : x->at[from];
   }
 }
@@ -330,11 +339,11 @@ typedef struct {
 } Shape;
 
 static Shape product_shape(Op op, const Tensor *x, const Tensor *y) {
-  int r = type_rank(x->type);
+  int r = x->rank;
   Shape s = {.ta = op_unit(op, "ta"), .tb = op_unit(op, "tb")};
-  s.m = type_dim(x->type, s.ta ? r - 1 : r - 2);
-  s.k = type_dim(x->type, s.ta ? r - 2 : r - 1);
-  s.n = type_dim(y->type, s.tb ? r - 2 : r - 1);
+  s.m = x->dims[s.ta ? r - 1 : r - 2];
+  s.k = x->dims[s.ta ? r - 2 : r - 1];
+  s.n = y->dims[s.tb ? r - 2 : r - 1];
   s.batch = x->n / (s.m * s.k);
   return s;
 }
@@ -352,7 +361,7 @@ static void multiply(Op op, const Tensor *x, const Tensor *y, Tensor *to) {
     for (int64_t i = 0; i < s.m; i++)
       for (int64_t j = 0; j < s.n; j++)
         to->at[(b * s.m + i) * s.n + j] =
-            rounded(to->type, product_element(&s, x->at + b * s.m * s.k, y->at + b * s.k * s.n, i, j));
+            rounded(to, product_element(&s, x->at + b * s.m * s.k, y->at + b * s.k * s.n, i, j));
 }
 
 /* --- rows ---------------------------------------------------------------------------------------------------- */
@@ -364,16 +373,16 @@ static int64_t row_of(const Tensor *index, int64_t i, int64_t rows) {
 
 static void run_gather(Frame *f, Op op) {
   Tensor *table = in(f, op, 0), *index = in(f, op, 1), *to = out(f, op, 0);
-  int64_t rows = type_dim(table->type, 0), width = table->n / rows;
+  int64_t rows = table->dims[0], width = table->n / rows;
   for (int64_t i = 0; i < index->n; i++)
     memcpy(to->at + i * width, table->at + row_of(index, i, rows) * width, (size_t)width * sizeof *to->at);
 }
 
 static void scatter(const Tensor *dy, const Tensor *index, Tensor *to) {
-  int64_t rows = type_dim(to->type, 0), width = to->n / rows;
+  int64_t rows = to->dims[0], width = to->n / rows;
   for (int64_t i = 0; i < index->n; i++) {
     double *row = to->at + row_of(index, i, rows) * width;
-    for (int64_t j = 0; j < width; j++) row[j] = rounded(to->type, row[j] + dy->at[i * width + j]);
+    for (int64_t j = 0; j < width; j++) row[j] = rounded(to, row[j] + dy->at[i * width + j]);
   }
 }
 
@@ -386,8 +395,8 @@ typedef struct {
 } Attention;
 
 static Attention attention_shape(Op op, const Tensor *q, const Tensor *k) {
-  return (Attention){.batch = type_dim(q->type, 0), .heads = type_dim(q->type, 1), .kv_heads = type_dim(k->type, 1),
-                     .t = type_dim(q->type, 2), .t_kv = type_dim(k->type, 2), .d = type_dim(q->type, 3),
+  return (Attention){.batch = q->dims[0], .heads = q->dims[1], .kv_heads = k->dims[1],
+                     .t = q->dims[2], .t_kv = k->dims[2], .d = q->dims[3],
                      .causal = op_unit(op, "causal"), .scale = op_float(op, "scale", 1)};
 }
 
@@ -423,11 +432,11 @@ static void run_attention(Frame *f, Op op) {
   double *p = arena_alloc_array(f->arena, (size_t)a.t_kv, sizeof *p);
   for (int64_t row = 0; row < a.batch * a.heads * a.t; row++) {
     int64_t head = row / a.t, kv = head / a.heads * a.kv_heads + head % a.heads / (a.heads / a.kv_heads);
-    lse->at[row] = rounded(lse->type, attend(&a, q->at + row * a.d, k->at + kv * a.t_kv * a.d, row % a.t, p));
+    lse->at[row] = rounded(lse, attend(&a, q->at + row * a.d, k->at + kv * a.t_kv * a.d, row % a.t, p));
     for (int64_t c = 0; c < a.d; c++) {
       double sum = 0;
       for (int64_t j = 0; j < a.t_kv; j++) sum += p[j] * v->at[(kv * a.t_kv + j) * a.d + c];
-      o->at[row * a.d + c] = rounded(o->type, sum);
+      o->at[row * a.d + c] = rounded(o, sum);
     }
   }
 }
@@ -456,7 +465,7 @@ static void run_attention_grad(Frame *f, Op op) {
   }
   Tensor *all[] = {dq, dk, dv};
   for (int t = 0; t < 3; t++)
-    for (int64_t i = 0; i < all[t]->n; i++) all[t]->at[i] = rounded(all[t]->type, all[t]->at[i]);
+    for (int64_t i = 0; i < all[t]->n; i++) all[t]->at[i] = rounded(all[t], all[t]->at[i]);
 }
 
 static void run_special(Frame *f, Op op) {
@@ -510,7 +519,7 @@ static void store_output(Frame *f, Op op) {
     return;
   }
   OpId id = strcmp(kind, "max") ? OP_REDUCE_SUM : OP_REDUCE_MAX;
-  *at = reduce_lanes(id, x->type, x->n, x->at) / (strcmp(kind, "mean") ? 1 : (double)x->n);
+  *at = reduce_lanes(id, x, x->n, x->at) / (strcmp(kind, "mean") ? 1 : (double)x->n);
 }
 
 static void store_assigned(Frame *f, Op op) {

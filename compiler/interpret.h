@@ -12,6 +12,9 @@
 
 typedef struct {
   Type type;
+  pp_dtype dtype; /* of type, as are the next two */
+  int rank;
+  int64_t dims[PP_MAX_RANK];
   int64_t n;
   double *at; /* row-major; i32 and bool are exact */
 } Tensor;
