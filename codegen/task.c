@@ -120,9 +120,27 @@ static const char *local_name(Body *b, const char *wanted) {
   return name;
 }
 
+static bool same_place(const PlanBuffer *x, const PlanBuffer *y) {
+  return x->place == y->place && x->index == y->index && x->sub == y->sub;
+}
+
+/* What already lies where it is to be copied to needs no line. */
+static bool does_nothing(const PlanTask *task, const PlanStatement *s) {
+  switch (s->op) {
+  case PLAN_OP_DATA:
+  case PLAN_OP_OUTPUT:
+  case PLAN_OP_CONTROL:
+  case PLAN_OP_FOLD:
+  case PLAN_OP_ASSIGN:
+    return s->n_in == 1 && s->n_out == 1 && same_place(&task->buffers[s->in[0]], &task->buffers[s->out[0]]);
+  default: return false;
+  }
+}
+
 static void mark_buffers(Body *b) {
   for (int i = 0; i < b->task->n_statements; i++) {
     const PlanStatement *s = &b->task->statements[i];
+    if (does_nothing(b->task, s)) continue;
     for (int k = 0; k < s->n_in; k++) b->used[s->in[k]] = true;
     for (int k = 0; k < s->n_out; k++) b->used[s->out[k]] = b->written[s->out[k]] = true;
     if (s->workspace >= 0) b->used[s->workspace] = b->written[s->workspace] = true;
@@ -324,16 +342,9 @@ static void emit_loss(Body *b, const PlanStatement *s) {
   else str_puts(b->out, "1.0);");
 }
 
-static bool same_place(const PlanBuffer *x, const PlanBuffer *y) {
-  return x->place == y->place && x->index == y->index && x->sub == y->sub;
-}
-
 static void emit_copy(Body *b, const PlanStatement *s) {
-  const PlanBuffer *from = &b->task->buffers[s->in[0]], *to = &b->task->buffers[s->out[0]];
-  if (same_place(from, to)) str_printf(b->out, "(void)%s; (void)%s;", b->names[s->out[0]], b->names[s->in[0]]);
-  else
-    str_printf(b->out, "memcpy(%s, %s, %lld);", b->names[s->out[0]], b->names[s->in[0]],
-               (long long)emit_bytes(&to->type));
+  str_printf(b->out, "memcpy(%s, %s, %lld);", b->names[s->out[0]], b->names[s->in[0]],
+             (long long)emit_bytes(type_of(b, s->out[0])));
 }
 
 static void emit_output(Body *b, const PlanStatement *s) {
@@ -448,7 +459,8 @@ static void emit_task(Arena *arena, const Plan *plan, const PlanStage *stage, co
   emit_pointers(&b);
   if (out->length == before) str_puts(out, "  (void)c; /* nothing to do */\n");
   else str_putc(out, '\n');
-  for (int i = 0; i < task->n_statements; i++) emit_statement(&b, &task->statements[i]);
+  for (int i = 0; i < task->n_statements; i++)
+    if (!does_nothing(task, &task->statements[i])) emit_statement(&b, &task->statements[i]);
   str_puts(out, "}\n");
 }
 

@@ -232,6 +232,8 @@ void diag_flush(Diag *diag) {
 const char *diag_loc_name(Diag *diag, Loc loc) {
   if (!has_file(diag, loc)) return "<no place>";
   const char *name = diag_source_name(diag, loc.file);
+  const char *slash = strrchr(name, '/');
+  if (slash && slash[1]) name = slash + 1;
   if (loc.line <= 0) return name;
   return arena_printf(diag->arena, "%s:%d", name, loc.line);
 }

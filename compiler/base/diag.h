@@ -70,8 +70,8 @@ void diag_flush(Diag *diag);
 // The same into a buffer (tests, fuzzing).
 void diag_flush_to(Diag *diag, Str *out_text);
 
-// "model.pp:12", or "model.pp" without a line, or "<no place>"; lives as long
-// as the Diag.
+// "model.pp:12" (the file without its folders), or "model.pp" without a line,
+// or "<no place>"; lives as long as the Diag.
 const char *diag_loc_name(Diag *diag, Loc loc);
 
 // A fault of ppc itself: prints the place in ppc's source and aborts.
