@@ -27,6 +27,7 @@ typedef struct {
   pp_space space;
   pp_memory_class class;
   int64_t bytes, start, end, offset;
+  int64_t first_use; /* tick of the first action that touches it */
   int n_users;      /* actions that touch it */
   int receive;      /* transfer that fills it, -1 */
   int first_send;   /* newest transfer that reads it + 1; next_send of Memory goes on */
@@ -219,7 +220,7 @@ static Item *touch_item(Memory *m, ItemKind kind, int key, int microbatch, int64
   if (!*slot) {
     bool is_sent = kind == ITEM_VALUE && m->sent[key];
     Item item = {.kind = kind, .key1 = key, .key2 = microbatch, .space = is_sent ? PP_WINDOW : PP_ARENA,
-                 .class = PP_CLASS_STASHES, .bytes = touched_bytes(m, kind, key), .start = start, .end = start};
+                 .class = PP_CLASS_STASHES, .bytes = touched_bytes(m, kind, key), .start = start, .end = start, .first_use = start};
     *slot = add_item(m, item) + 1;
   }
   return &m->items.at[*slot - 1];
@@ -313,6 +314,11 @@ static void note_reuse(void *context, int later, int earlier) {
   if (m->items.at[x].first_send) VEC_PUSH(m->arena, &m->reuses, (Reuse){y, x});
 }
 
+/* What has come but is not used yet is still a transfer, whatever keeps it later. */
+static pp_memory_class class_at(const Item *x, int64_t instant) {
+  return x->receive >= 0 && instant < x->first_use ? PP_CLASS_TRANSFERS : x->class;
+}
+
 /* Lays out one space; adds what is live at its fullest instant to the class totals. */
 static int64_t lay_out(Memory *m, pp_space space, int64_t *class_bytes, int64_t *out_instant) {
   LayoutItem *layout = arena_alloc_array(m->arena, (size_t)m->items.n, sizeof *layout);
@@ -329,7 +335,7 @@ static int64_t lay_out(Memory *m, pp_space space, int64_t *class_bytes, int64_t 
   layout_peak(layout, n, out_instant);
   for (int i = 0; i < n; i++) {
     const Item *x = &m->items.at[members[i]];
-    if (x->start <= *out_instant && x->end >= *out_instant) class_bytes[x->class] += x->bytes;
+    if (x->start <= *out_instant && x->end >= *out_instant) class_bytes[class_at(x, *out_instant)] += x->bytes;
   }
   return extent;
 }
