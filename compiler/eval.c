@@ -116,6 +116,22 @@ static const AstFile *scope_file(const Scope *scope) {
   return scope->file;
 }
 
+static void guess_items(StrGuess *guess, const AstFile *file) {
+  for (int i = 0; i < file->names.n; i++) str_guess_try(guess, file->names.entries[i].key);
+}
+
+/* -D and --schedule are not seen by the resolver. */
+static Val unknown_on_command_line(Eval *e, const AstExpr *expr) {
+  const AstFile *file = e->program->main;
+  StrGuess guess = str_guess_start(expr->name);
+  guess_items(&guess, file);
+  for (int i = 0; i < file->items.n; i++)
+    if (file->items.at[i]->kind == ITEM_USE && file->items.at[i]->use) guess_items(&guess, file->items.at[i]->use);
+  eval_error(e, expr->loc, "unknown name '%s'", expr->name);
+  if (guess.best) eval_note(e, dsl_find_item(file, guess.best)->name_loc, "did you mean '%s'?", guess.best);
+  return POISON;
+}
+
 static Val eval_global(Eval *e, AstExpr *expr, Scope *scope) {
   AstItem *item = dsl_find_item(scope_file(scope), expr->name);
   if (item) {
@@ -125,9 +141,9 @@ static Val eval_global(Eval *e, AstExpr *expr, Scope *scope) {
   }
   Val v = builtin_value(e, expr->name, expr->loc);
   if (v.kind != VAL_UNSET) return v;
-  bool defined = expr->loc.file < e->n_sources; /* not on the command line: the resolver knows it */
-  return eval_error(e, expr->loc, defined ? "'%s' has no value here: the 'let' that declares it did not run" : "unknown name '%s'",
-                    expr->name);
+  if (expr->loc.file < e->n_sources) /* the resolver knows it */
+    return eval_error(e, expr->loc, "'%s' has no value here: the 'let' that declares it did not run", expr->name);
+  return unknown_on_command_line(e, expr);
 }
 
 static Val eval_name(Eval *e, const AstExpr *expr, Scope *scope) {

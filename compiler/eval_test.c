@@ -220,7 +220,7 @@ static void test_tensor_operations(void) {
   tensors_ok("is(x @ transpose(x), [4, 4]); is(x[0] @ transpose(x), [4]); is(x @ x[0], [4]); is(x[0] @ x[0], []);");
   tensors_ok("let y = reshape(x, [2, 2, 8]); is(y @ transpose(x), [2, 2, 4]); is(y @ transpose(y), [2, 2, 2]); is(x[0..2] @ transpose(y), [2, 2, 2]);");
   tensors_ok("is(x[.., 0..3], [4, 3]); is(x[1], [8]); is(x[1, 2..3], [1]); is(x[.., 7], [4]); is(x[1..3, ..], [2, 8]); is(x[0, 0], []);");
-  tensors_ok("is(sum(x), []); is(mean(x, axis = -1, keep = true), [4, 1]); is(max(x, axis = [0, 1]), []); is(max(x, axis = 0), [8]);");
+  tensors_ok("is(sum(x), []); is(mean(x, axis = -1, keep = true), [4, 1]); is(max(x, axis = [0, 1]), []); is(max(x, axis = 0), [8]); is(sum(x, axis = all), []);");
   tensors_ok("is(concat([x, x]), [4, 16]); is(concat([x, x], axis = 0), [8, 8]); is(pad(x, -1, 1, 2), [4, 11]); is(reshape(x, [-1, 2]), [16, 2]);");
   tensors_ok("is(select(x > 0, x, 0), [4, 8]); require dtype(select(x > 0, 1, 0)) == real and dtype(x > 0) == bool, \"t\";");
   tensors_ok("let m = x > 0 and not (x > 1) or x == 2; is(m, [4, 8]); is(cast(m, i32), [4, 8]); require dtype(true and m) == bool, \"t\";");
@@ -513,9 +513,15 @@ static void test_options(void) {
     run_end(&r);
   }
   o = no_options();
+  o.schedule = "gpip";
+  r = run_with(text, o);
+  CHECK(!r.program && strstr(str_text(&r.errors), "--schedule:1:15: error: unknown name 'gpip'") &&
+        strstr(str_text(&r.errors), "did you mean 'gpipe'?"));
+  run_end(&r);
+  o = no_options();
   o.ranks = 0;
   r = run_with(text, o);
-  CHECK(!r.program && strstr(str_text(&r.errors), "'ranks' must be at least 1, not 0"));
+  CHECK(!r.program && strstr(str_text(&r.errors), "'--ranks' must be at least 1, not 0"));
   run_end(&r);
   DataOverride data[] = {{"x", "p"}, {"y", "p"}};
   for (int i = 0; i < 2; i++) {

@@ -22,11 +22,12 @@ static const struct {
 
 static bool check_setting(Eval *e, SettingId id, Loc loc, int64_t v) {
   if (v >= setting_limits[id].min && v <= setting_limits[id].max) return true;
+  const char *dashes = loc.line == 0 ? "--" : "";
   if (v < setting_limits[id].min)
-    eval_error(e, loc, "'%s' must be at least %lld, not %lld", setting_limits[id].name,
+    eval_error(e, loc, "'%s%s' must be at least %lld, not %lld", dashes, setting_limits[id].name,
                (long long)setting_limits[id].min, (long long)v);
   else
-    eval_error(e, loc, "'%s' is too large: %lld", setting_limits[id].name, (long long)v);
+    eval_error(e, loc, "'%s%s' is too large: %lld", dashes, setting_limits[id].name, (long long)v);
   return false;
 }
 
@@ -66,7 +67,7 @@ int64_t setting_value(Eval *e, SettingId id, Loc loc, bool *out_ok) {
 static void prepare_setting(Eval *e, SettingId id, const AstExpr *expr, int64_t override) {
   Setting *s = &e->settings[id];
   *s = (Setting){.expr = expr, .loc = expr ? ast_expr_start(expr) : (Loc){0}};
-  if (override >= 0) s->expr = NULL, s->value = override;
+  if (override >= 0) *s = (Setting){.value = override};
 }
 
 static const AstExpr *entry_value(const AstTrain *train, const char *key) {

@@ -72,6 +72,8 @@ static const char *const builtin_names[] = {
     // train
     "bytes", "tokens16", "f32_file", "i32_file", "synthetic", "sequential",
     "shuffled", "stop", "skip",
+    // axes
+    "all",
 };
 enum { N_BUILTINS = sizeof builtin_names / sizeof *builtin_names };
 

@@ -5,6 +5,7 @@
 
 // All forwards, then all backwards (Huang et al., arXiv 1811.06965).
 schedule gpipe(ranks, stages, microbatches) {
+  require mod(stages, ranks) == 0, "the stages must be a multiple of the ranks";
   let k = stages / ranks;
   rank r {
     for i in 0..microbatches {
@@ -19,6 +20,7 @@ schedule gpipe(ranks, stages, microbatches) {
 // One forward, one backward (PipeDream-flush, arXiv 2006.09503): at most ranks - r microbatches of
 // activations are alive on rank r.
 schedule one_f_one_b(ranks, stages, microbatches) {
+  require mod(stages, ranks) == 0, "the stages must be a multiple of the ranks";
   let k = stages / ranks;
   fn forward(r, i) { for s in r * k..(r + 1) * k { fwd(s, i); } }
   fn backward(r, i) { for s in reverse(r * k..(r + 1) * k) { bwd(s, i); } }
@@ -31,7 +33,7 @@ schedule one_f_one_b(ranks, stages, microbatches) {
 }
 
 // Interleaved 1F1B (Megatron-LM, arXiv 2104.04473): stage c * ranks + r is chunk c of rank r.
-schedule interleaved_1f1b(ranks, stages, microbatches, chunks = stages / ranks) {
+schedule interleaved_1f1b(ranks, stages, microbatches, chunks = div(stages, ranks)) {
   require stages == ranks * chunks, "stages must be ranks * chunks";
   let rounds = max(1, div(microbatches, ranks));
   require mod(microbatches, rounds) == 0, "microbatches must be a multiple of the rounds";
