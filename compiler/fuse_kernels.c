@@ -190,19 +190,15 @@ static void append_ops(Maker *m, Str *name) {
   }
 }
 
-/* "512x128": the last axis apart, the others as one. */
+/* "_512x128": the last axis apart, the others as one; so no name is a word or a function of C. */
 static void append_shape(Str *name, Type t) {
-  if (type_elements(t) == 1) return;
+  if (type_elements(t) == 1) {
+    str_puts(name, "_scalar");
+    return;
+  }
   int64_t last = type_dim(t, type_rank(t) - 1), rows = type_elements(t) / last;
   if (rows > 1) str_printf(name, "_%lldx%lld", (long long)rows, (long long)last);
   else str_printf(name, "_%lld", (long long)last);
-}
-
-static bool is_c_word(const char *name) {
-  static const char *const words[] = {"auto", "const", "double", "float", "int", "short", "signed", "static", "union", "void", "log", "exp", "level"};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (!strcmp(words[i], name)) return true;
-  return false;
 }
 
 static const char *kernel_name(Maker *m, const Summary *s) {
@@ -219,7 +215,6 @@ static const char *kernel_name(Maker *m, const Summary *s) {
   Arena *a = m->t->arena;
   const char *base = arena_strdup(a, str_text(&name)), *unique = base;
   str_free(&name);
-  if (is_c_word(base)) unique = base = arena_printf(a, "%s_", base);
   for (int i = (int)(intptr_t)map_get(&m->kernels->names, base) + 1; map_find(&m->kernels->names, unique); i++) {
     unique = arena_printf(a, "%s_%d", base, i + 1);
     map_put(a, &m->kernels->names, base, (void *)(intptr_t)i);
