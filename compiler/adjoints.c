@@ -7,7 +7,8 @@
  *
  * Conventions: ties of min and max go to the first operand; reduce_max shares evenly among equal
  * elements; pow treats 0^0 as a constant in both operands. A product or gather whose operand is a
- * parameter accumulates into it and has no value as adjoint. Adjoint ops have no adjoints. */
+ * parameter accumulates into it and has no value as adjoint. Adjoint ops have no adjoints. At most one
+ * argument of a call makes ops: C leaves the order of arguments open, and the order of ops counts. */
 #include <math.h>
 #include <string.h>
 
@@ -169,7 +170,8 @@ static Value pow_base(Adjoint *a) {
   Value one = splat(a, y, 1), zero = splat(a, y, 0);
   Value less = map2(a, OP_SUB, y, one);
   Value safe = select_value(a, ir_compare(a->b, "eq", y, zero), one, less);
-  return mul(a, mul(a, a->dy[0], y), map2(a, OP_POW, x, safe));
+  Value scaled = mul(a, a->dy[0], y);
+  return mul(a, scaled, map2(a, OP_POW, x, safe));
 }
 
 /* dy · out · log x, and 0 where x is 0. */
@@ -177,7 +179,8 @@ static Value pow_exponent(Adjoint *a) {
   Value x = in(a, 0);
   Value is_zero = ir_compare(a->b, "eq", x, splat(a, x, 0));
   Value safe = select_value(a, is_zero, splat(a, x, 1), x);
-  return mul(a, mul(a, a->dy[0], out(a)), map1(a, OP_LOG, safe));
+  Value scaled = mul(a, a->dy[0], out(a));
+  return mul(a, scaled, map1(a, OP_LOG, safe));
 }
 
 static void adjoint_pow(Adjoint *a) {

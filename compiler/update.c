@@ -218,7 +218,8 @@ static Value call_number(Update *u, const char *name, Value x, Value otherwise) 
 }
 
 static Value as_number(Update *u, Value condition) {
-  return choose(u, condition, number(u, 1), number(u, 0));
+  Value one = number(u, 1), zero = number(u, 0);
+  return choose(u, condition, one, zero);
 }
 
 /* The sum of a vector that the runtime keeps for each microbatch, folded in microbatch order. */
@@ -240,14 +241,13 @@ static void build_decide(Update *u) {
   Value finite = ir_compare(&u->b, "le", norm, number(u, DBL_MAX)); /* false for NaN */
   Value clip = call_number(u, "clip", norm, number(u, 1));
   Value step = leaf(u, OP_STEP, f64(u), 0, NULL);
-  Value control[PP_CONTROL_SIZE] = {
-      [PP_CONTROL_APPLY] = as_number(u, map2(u, OP_AND, finite, counted)),
-      [PP_CONTROL_FACTOR] = map2(u, OP_DIV, clip, divisor),
-      [PP_CONTROL_LOSS] = map2(u, OP_DIV, total, divisor),
-      [PP_CONTROL_NORM] = norm,
-      [PP_CONTROL_RATE] = call_number(u, "rate", step, number(u, NAN)),
-      [PP_CONTROL_COUNT] = count,
-  };
+  Value control[PP_CONTROL_SIZE]; /* one after the other: C leaves the order in an initializer open */
+  control[PP_CONTROL_APPLY] = as_number(u, map2(u, OP_AND, finite, counted));
+  control[PP_CONTROL_FACTOR] = map2(u, OP_DIV, clip, divisor);
+  control[PP_CONTROL_LOSS] = map2(u, OP_DIV, total, divisor);
+  control[PP_CONTROL_NORM] = norm;
+  control[PP_CONTROL_RATE] = call_number(u, "rate", step, number(u, NAN));
+  control[PP_CONTROL_COUNT] = count;
   u->control = join(u, PP_CONTROL_SIZE, control);
   op_set_string(u->ir, value_owner(u->control), "pp.name", "control");
   effect(u, OP_CONTROL, u->control, 0, NULL);
