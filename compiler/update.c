@@ -153,7 +153,9 @@ static void build_norms(Update *u) {
   for (int s = 0; s < u->n_stages; s++) {
     if (!u->n_norms[s]) continue;
     u->b.stage = s;
+    u->b.loc = op_loc(u->ir, u->loss);
     u->norms[s] = join(u, u->n_norms[s], squares[s]);
+    op_set_string(u->ir, value_owner(u->norms[s]), "pp.name", "squares");
   }
 }
 
