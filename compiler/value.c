@@ -232,6 +232,8 @@ static void remember_calls(Eval *e, Loc loc) {
   Loc last = loc;
   for (int i = e->frames.n - 1; i >= 0; i--) {
     CallFrame frame = e->frames.at[i];
+    bool outer_names_it = !frame.name && i > 0 && loc_equal(frame.loc, e->frames.at[i - 1].loc);
+    if (outer_names_it) frame.name = e->frames.at[i - 1].name; /* an optimizer's function */
     bool is_main = frame.loc.file == e->program->main->file_index;
     bool wanted = e->pending.n < 2 || (is_main && !in_main);
     bool near = frame.loc.line == loc.line && frame.loc.file == loc.file;
