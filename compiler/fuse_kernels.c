@@ -93,7 +93,8 @@ static const char *value_name(Maker *m, Value v) {
   if (!name && op_id(op) == OP_STATE) name = op_string(m->t->arena, op, "state");
   if (!name && op_id(op) == OP_GRADIENT) return "gradient";
   if (!name && op_id(op) == OP_STEP) return "step";
-  if (!name) return NULL;
+  if (!name && op_id(op) == OP_DATA) name = op_string(m->t->arena, op, "source");
+  if (!name) return op_id(op) == OP_CALL || op_id(op) == OP_NONE ? NULL : op_name(op_id(op));
   const char *dot = strrchr(name, '.');
   return dot ? dot + 1 : name;
 }
@@ -118,6 +119,7 @@ typedef struct {
   int count[OP_COUNT];
   int n_maps, n_moves, n_rows, n_columns;
   bool backward, assigns, squares;
+  bool counts;          /* has an iota */
   Type shape;           /* of the loops */
 } Summary;
 
@@ -158,6 +160,7 @@ static Summary summarize(Maker *m) {
     if (class == CLASS_REDUCE && keeps_last(m, op)) s.n_columns++;
     else if (class == CLASS_REDUCE) s.n_rows++;
   }
+  s.counts = strstr(str_text(&m->content), "iota") != NULL;
   for (int i = 0; i < m->outputs.n; i++) s.assigns |= is_assigned(m, m->outputs.at[i]);
   return s;
 }
@@ -172,7 +175,7 @@ static const char *known_pattern(const Summary *s) {
   if (s->n_rows >= 2 && s->backward) return "norm_grad";
   if (s->n_rows == 0 && (n[OP_ERF] || n[OP_TANH]) && n[OP_MUL]) return "gelu";
   if (s->n_rows == 0 && n[OP_EXP] && n[OP_NEG] && n[OP_DIV]) return n[OP_MUL] ? "silu" : "sigmoid";
-  if (s->n_rows == 0 && n[OP_SELECT] && n[OP_COMPARE] && n[OP_DIV]) return "dropout";
+  if (s->n_rows == 0 && n[OP_SELECT] && n[OP_COMPARE]) return s->counts ? "cross_entropy" : n[OP_DIV] ? "dropout" : NULL;
   return NULL;
 }
 
@@ -257,7 +260,7 @@ static const char *make_names(Maker *m) {
   str_putc(&s, ';');
   for (int i = 0; i < m->outputs.n; i++) {
     const char *name = value_name(m, m->outputs.at[i]);
-    str_printf(&s, "%s%s", i ? "," : "", name ? name : m->outputs.n == 1 ? "out" : "");
+    str_printf(&s, "%s%s", i ? "," : "", name ? name : "");
   }
   const char *text = arena_strdup(m->t->arena, str_text(&s));
   str_free(&s);

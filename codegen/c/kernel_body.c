@@ -673,8 +673,8 @@ static Val evaluate(Emit *e, int v, const Index *index) {
 /* --- loops ----------------------------------------------------------------------------------------------------- */
 
 static const char *loop_name(Emit *e, int depth) {
-  static const char *const names[] = {"i", "j", "k", "m", "n", "p", "q"};
-  return depth <= 7 ? names[depth - 1] : arena_printf(e->arena, "i%d", depth);
+  static const char *const names[] = {"i", "j", "k", "l"};
+  return depth <= 4 ? names[depth - 1] : arena_printf(e->arena, "i%d", depth);
 }
 
 static Scope *open_loop(Emit *e, int loop, int64_t low, int64_t high, int64_t extent) {
@@ -1320,7 +1320,7 @@ static void check_in_place(const Emit *e) {
 }
 
 static void start_pass(Emit *e) {
-  static const char *const words[] = {"call", "lane", "c", "i", "j", "k", "m", "n", "p", "q", "i0", "j0", "k0", "m0", "n0", "p0", "q0",
+  static const char *const words[] = {"call", "lane", "c", "i", "j", "k", "l", "i0", "j0", "k0", "l0",
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto",
     "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch",
     "typedef", "union", "unsigned", "void", "volatile", "while", "kernels", "NAN", "INFINITY"};

@@ -13,7 +13,7 @@ static bool is_keyword(const char *name) {
   static const char *const words[] = {"auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
     "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof",
     "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "call", "lane", "kernels", "i", "j",
-    "k", "m", "n", "p", "q", "c", "i0", "j0", "k0", "m0", "n0", "p0", "q0", "NAN", "INFINITY", "y0", "y1", "yn", "j1", "jn"};
+    "k", "l", "c", "i0", "j0", "k0", "l0", "NAN", "INFINITY", "y0", "y1", "yn", "j1", "jn"};
   for (size_t w = 0; w < sizeof words / sizeof *words; w++)
     if (!strcmp(words[w], name)) return true;
   return false;
