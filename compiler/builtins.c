@@ -1,13 +1,16 @@
-/* The table of builtins, how their arguments are bound, and those on lists and numbers.
+/* The table of builtins, how their arguments are bound, and those on lists and
+ * numbers.
  *
- * In: a call with evaluated arguments. Out: its value. A builtin that has a NULL function is a value: a
- * dtype, a word, `training`. The names must be those of dsl/resolve.c. */
+ * In: a call with evaluated arguments. Out: its value. A builtin that has a
+ * NULL function is a value: a dtype, a word, `training`. The names must be
+ * those of dsl/resolve.c. */
 #include <math.h>
 #include <string.h>
 
 #include "compiler/eval.h"
 
-#define LIST_BUILTIN(name) static Val list_##name(Eval *e, const BuiltinCall *call)
+#define LIST_BUILTIN(name)                                                     \
+  static Val list_##name(Eval *e, const BuiltinCall *call)
 LIST_BUILTIN(len);
 LIST_BUILTIN(append);
 LIST_BUILTIN(pop_front);
@@ -59,7 +62,12 @@ const Builtin builtins[] = {
     {"dtype", 1, 1, 1, {"x"}, builtin_dtype},
     {"rank", 1, 1, 1, {"x"}, builtin_rank},
     {"name", 1, 1, 1, {"p"}, builtin_name},
-    {"attention", 3, 3, 5, {"q", "k", "v", "causal", "scale"}, builtin_attention},
+    {"attention",
+     3,
+     3,
+     5,
+     {"q", "k", "v", "causal", "scale"},
+     builtin_attention},
     {"normal", 2, 2, 2, {"mean", "std"}, builtin_init},
     {"uniform", 2, 2, 2, {"a", "b"}, builtin_init},
     {"fwd", 2, 2, 2, {"stage", "microbatch"}, builtin_action},
@@ -74,39 +82,53 @@ const Builtin builtins[] = {
 };
 const int builtins_count = sizeof builtins / sizeof *builtins;
 
-/* --- names ------------------------------------------------------------------------------------------------ */
+/* --- names
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static Val dtype_value(Eval *e, const char *name, Loc loc) {
   static const char *const unsupported[] = {"bf16", "f16", "i64"};
-  if (strcmp(name, "real") == 0) return (Val){.kind = VAL_DTYPE, .dtype = e->real};
+  if (strcmp(name, "real") == 0)
+    return (Val){.kind = VAL_DTYPE, .dtype = e->real};
   for (int d = 0; d < PP_DTYPE_COUNT; d++)
-    if (strcmp(name, dtype_name((pp_dtype)d)) == 0) return (Val){.kind = VAL_DTYPE, .dtype = (pp_dtype)d};
+    if (strcmp(name, dtype_name((pp_dtype)d)) == 0)
+      return (Val){.kind = VAL_DTYPE, .dtype = (pp_dtype)d};
   for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
     if (strcmp(name, unsupported[i]) == 0)
-      return eval_error(e, loc, "%s is not supported: the dtypes are f32, f64, i32 and bool", name);
+      return eval_error(
+          e, loc, "%s is not supported: the dtypes are f32, f64, i32 and bool",
+          name);
   return (Val){.kind = VAL_UNSET};
 }
 
-static const Init zeros_init = {.kind = PP_INIT_ZEROS}, ones_init = {.kind = PP_INIT_ONES};
+static const Init zeros_init = {.kind = PP_INIT_ZEROS},
+                  ones_init = {.kind = PP_INIT_ONES};
 
 static Val word_value(Eval *e, const char *name) {
-  static const char *const words[] = {"all", "sequential", "shuffled", "stop", "skip"};
+  static const char *const words[] = {"all", "sequential", "shuffled", "stop",
+                                      "skip"};
   if (strcmp(name, "training") == 0) return val_bool(e->training);
-  if (strcmp(name, "zeros") == 0) return (Val){.kind = VAL_INIT, .init = (Init *)&zeros_init};
-  if (strcmp(name, "ones") == 0) return (Val){.kind = VAL_INIT, .init = (Init *)&ones_init};
+  if (strcmp(name, "zeros") == 0)
+    return (Val){.kind = VAL_INIT, .init = (Init *)&zeros_init};
+  if (strcmp(name, "ones") == 0)
+    return (Val){.kind = VAL_INIT, .init = (Init *)&ones_init};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (strcmp(name, words[i]) == 0) return (Val){.kind = VAL_WORD, .string = words[i]};
+    if (strcmp(name, words[i]) == 0)
+      return (Val){.kind = VAL_WORD, .string = words[i]};
   return (Val){.kind = VAL_UNSET};
 }
 
 Val builtin_value(Eval *e, const char *name, Loc loc) {
   for (int i = 0; i < builtins_count; i++)
-    if (strcmp(builtins[i].name, name) == 0) return (Val){.kind = VAL_BUILTIN, .builtin = &builtins[i]};
+    if (strcmp(builtins[i].name, name) == 0)
+      return (Val){.kind = VAL_BUILTIN, .builtin = &builtins[i]};
   Val v = word_value(e, name);
   return v.kind != VAL_UNSET ? v : dtype_value(e, name, loc);
 }
 
-/* --- arguments ---------------------------------------------------------------------------------------------- */
+/* --- arguments
+ * ----------------------------------------------------------------------------------------------
+ */
 
 static int builtin_param(const Builtin *b, const char *name) {
   for (int i = 0; i < b->max; i++)
@@ -114,7 +136,8 @@ static int builtin_param(const Builtin *b, const char *name) {
   return -1;
 }
 
-static void report_builtin_arg(Eval *e, const Builtin *b, Args args, int i, int place) {
+static void report_builtin_arg(Eval *e, const Builtin *b, Args args, int i,
+                               int place) {
   const char *name = args.written ? args.written[i].name : NULL;
   Loc loc = args.written ? args.written[i].loc : args.loc;
   if (place >= 0) {
@@ -125,63 +148,83 @@ static void report_builtin_arg(Eval *e, const Builtin *b, Args args, int i, int 
     for (int k = 0; k < b->max; k++) str_guess_try(&guess, b->params[k]);
     if (guess.best) eval_note(e, loc, "did you mean '%s'?", guess.best);
   } else {
-    eval_error(e, loc, "'%s' takes %d argument%s by place, here are %d", b->name, b->positional,
-               b->positional == 1 ? "" : "s", args.n);
-    if (b->max > b->positional) eval_note(e, loc, "the others go by name: %s(…, %s = …)", b->name, b->params[b->positional]);
+    eval_error(e, loc, "'%s' takes %d argument%s by place, here are %d",
+               b->name, b->positional, b->positional == 1 ? "" : "s", args.n);
+    if (b->max > b->positional)
+      eval_note(e, loc, "the others go by name: %s(…, %s = …)", b->name,
+                b->params[b->positional]);
   }
 }
 
-static bool bind_builtin(Eval *e, const Builtin *b, Args args, BuiltinCall *call) {
-  for (int i = 0; i < BUILTIN_MAX_ARGS; i++) call->v[i].kind = VAL_UNSET, call->at[i] = args.loc;
+static bool bind_builtin(Eval *e, const Builtin *b, Args args,
+                         BuiltinCall *call) {
+  for (int i = 0; i < BUILTIN_MAX_ARGS; i++)
+    call->v[i].kind = VAL_UNSET, call->at[i] = args.loc;
   for (int i = 0; i < args.n; i++) {
     const char *name = args.written ? args.written[i].name : NULL;
     int place = name ? builtin_param(b, name) : i < b->positional ? i : -1;
-    if (place < 0 || call->v[place].kind != VAL_UNSET) return report_builtin_arg(e, b, args, i, place), false;
+    if (place < 0 || call->v[place].kind != VAL_UNSET)
+      return report_builtin_arg(e, b, args, i, place), false;
     call->v[place] = args.values[i];
-    if (args.written) call->at[place] = name ? args.written[i].loc : ast_expr_start(args.written[i].value);
+    if (args.written)
+      call->at[place] =
+          name ? args.written[i].loc : ast_expr_start(args.written[i].value);
   }
   for (int i = 0; i < b->min; i++)
     if (call->v[i].kind == VAL_UNSET)
-      return eval_error(e, args.loc, "'%s' needs argument '%s'", b->name, b->params[i]), false;
+      return eval_error(e, args.loc, "'%s' needs argument '%s'", b->name,
+                        b->params[i]),
+             false;
   return true;
 }
 
-const char *builtin_name_of(const BuiltinCall *call) { return call->builtin->name; }
+const char *builtin_name_of(const BuiltinCall *call) {
+  return call->builtin->name;
+}
 
 Val builtin_call(Eval *e, const Builtin *b, Args args) {
   BuiltinCall call = {.loc = args.loc, .builtin = b};
   return bind_builtin(e, b, args, &call) ? b->run(e, &call) : POISON;
 }
 
-bool builtin_int(Eval *e, const BuiltinCall *call, int i, const char *what, int64_t *out) {
+bool builtin_int(Eval *e, const BuiltinCall *call, int i, const char *what,
+                 int64_t *out) {
   if (call->v[i].kind == VAL_INT) return *out = call->v[i].int_value, true;
   if (call->v[i].kind != VAL_POISON)
-    eval_error(e, call->at[i], "'%s' needs an int for %s, not %s", builtin_name_of(call), what, val_describe(e, call->v[i]));
+    eval_error(e, call->at[i], "'%s' needs an int for %s, not %s",
+               builtin_name_of(call), what, val_describe(e, call->v[i]));
   return false;
 }
 
-bool builtin_bool(Eval *e, const BuiltinCall *call, int i, bool otherwise, bool *out) {
+bool builtin_bool(Eval *e, const BuiltinCall *call, int i, bool otherwise,
+                  bool *out) {
   *out = otherwise;
   if (call->v[i].kind == VAL_UNSET) return true;
   if (call->v[i].kind == VAL_BOOL) return *out = call->v[i].bool_value, true;
   if (call->v[i].kind != VAL_POISON)
-    eval_error(e, call->at[i], "'%s' is true or false, not %s", call->builtin->params[i], val_describe(e, call->v[i]));
+    eval_error(e, call->at[i], "'%s' is true or false, not %s",
+               call->builtin->params[i], val_describe(e, call->v[i]));
   return false;
 }
 
-/* --- lists ---------------------------------------------------------------------------------------------------- */
+/* --- lists
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static List *want_list(Eval *e, const BuiltinCall *call, bool change) {
   Val v = call->v[0];
   if (v.kind == VAL_LIST && !(change && v.list->frozen)) return v.list;
-  if (v.kind == VAL_LIST) eval_error(e, call->at[0], "an array of modules can't be changed");
+  if (v.kind == VAL_LIST)
+    eval_error(e, call->at[0], "an array of modules can't be changed");
   else if (v.kind != VAL_POISON)
-    eval_error(e, call->at[0], "'%s' works on lists, not on %s", builtin_name_of(call), val_describe(e, v));
+    eval_error(e, call->at[0], "'%s' works on lists, not on %s",
+               builtin_name_of(call), val_describe(e, v));
   return NULL;
 }
 
 LIST_BUILTIN(len) {
-  if (call->v[0].kind == VAL_STRING) return val_int((int64_t)strlen(call->v[0].string));
+  if (call->v[0].kind == VAL_STRING)
+    return val_int((int64_t)strlen(call->v[0].string));
   List *l = want_list(e, call, false);
   return l ? val_int(l->n) : POISON;
 }
@@ -195,7 +238,8 @@ LIST_BUILTIN(append) {
 LIST_BUILTIN(pop_front) {
   List *l = want_list(e, call, true);
   if (!l) return POISON;
-  if (l->n == 0) return eval_error(e, call->at[0], "'pop_front' of an empty list");
+  if (l->n == 0)
+    return eval_error(e, call->at[0], "'pop_front' of an empty list");
   l->n--;
   return l->at[l->head++];
 }
@@ -203,7 +247,8 @@ LIST_BUILTIN(pop_front) {
 static Val copy_list(Eval *e, const List *l) {
   Val v = list_new(e, l->n);
   if (v.list->cap < l->n) return POISON;
-  if (l->n > 0) memcpy(v.list->at, l->at + l->head, (size_t)l->n * sizeof *l->at);
+  if (l->n > 0)
+    memcpy(v.list->at, l->at + l->head, (size_t)l->n * sizeof *l->at);
   v.list->n = l->n;
   e->steps += l->n;
   return v;
@@ -226,23 +271,32 @@ LIST_BUILTIN(reverse) {
   return v;
 }
 
-LIST_BUILTIN(ascending) { return eval_binary(e, call->loc, AST_LT, call->v[0], call->v[1]); }
+LIST_BUILTIN(ascending) {
+  return eval_binary(e, call->loc, AST_LT, call->v[0], call->v[1]);
+}
 
-/* Is b before a? A merge keeps a in front otherwise, so that the sort is stable. */
+/* Is b before a? A merge keeps a in front otherwise, so that the sort is
+ * stable. */
 static bool comes_before(Eval *e, const BuiltinCall *call, Val b, Val a) {
-  if (call->v[1].kind == VAL_UNSET && a.kind == VAL_INT && b.kind == VAL_INT) return b.int_value < a.int_value;
-  Val r = call->v[1].kind == VAL_UNSET ? eval_binary(e, call->loc, AST_LT, b, a)
-                                       : call_with(e, call->v[1], 2, (Val[]){b, a}, call->at[1]);
+  if (call->v[1].kind == VAL_UNSET && a.kind == VAL_INT && b.kind == VAL_INT)
+    return b.int_value < a.int_value;
+  Val r = call->v[1].kind == VAL_UNSET
+              ? eval_binary(e, call->loc, AST_LT, b, a)
+              : call_with(e, call->v[1], 2, (Val[]){b, a}, call->at[1]);
   if (r.kind == VAL_BOOL) return r.bool_value;
-  if (r.kind != VAL_POISON) eval_error(e, call->at[1], "'less' must give a bool, not %s", val_describe(e, r));
+  if (r.kind != VAL_POISON)
+    eval_error(e, call->at[1], "'less' must give a bool, not %s",
+               val_describe(e, r));
   eval_stop(e);
   return false;
 }
 
-static void merge(Eval *e, const BuiltinCall *call, const Val *in, Val *out, int64_t a, int64_t mid, int64_t b) {
+static void merge(Eval *e, const BuiltinCall *call, const Val *in, Val *out,
+                  int64_t a, int64_t mid, int64_t b) {
   int64_t i = a, k = mid;
   for (int64_t at = a; at < b; at++) {
-    bool right = k < b && (i >= mid || (!e->stop && comes_before(e, call, in[k], in[i])));
+    bool right = k < b && (i >= mid ||
+                           (!e->stop && comes_before(e, call, in[k], in[i])));
     out[at] = right ? in[k++] : in[i++];
   }
   e->steps += b - a;
@@ -256,7 +310,8 @@ LIST_BUILTIN(sort) {
   Val *from = v.list->at, *to = eval_alloc(e, (size_t)n * sizeof *to);
   for (int64_t width = 1; width < n && !e->stop; width *= 2) {
     for (int64_t a = 0; a < n && !e->stop; a += 2 * width) {
-      int64_t mid = a + width < n ? a + width : n, b = mid + width < n ? mid + width : n;
+      int64_t mid = a + width < n ? a + width : n,
+              b = mid + width < n ? mid + width : n;
       merge(e, call, from, to, a, mid, b);
     }
     Val *t = from;
@@ -268,14 +323,20 @@ LIST_BUILTIN(sort) {
   return v;
 }
 
-/* --- numbers ------------------------------------------------------------------------------------------------------ */
+/* --- numbers
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static Val number_round(Eval *e, const BuiltinCall *call) {
   Val x = call->v[0];
   if (x.kind == VAL_INT || x.kind == VAL_POISON) return x;
-  if (x.kind != VAL_FLOAT) return eval_error(e, call->at[0], "'%s' works on numbers, not on %s", builtin_name_of(call), val_describe(e, x));
-  double v = strcmp(builtin_name_of(call), "floor") == 0 ? floor(x.float_value) : ceil(x.float_value);
-  if (!(fabs(v) < 9.2e18)) return eval_error(e, call->at[0], "this number does not fit in an int");
+  if (x.kind != VAL_FLOAT)
+    return eval_error(e, call->at[0], "'%s' works on numbers, not on %s",
+                      builtin_name_of(call), val_describe(e, x));
+  double v = strcmp(builtin_name_of(call), "floor") == 0 ? floor(x.float_value)
+                                                         : ceil(x.float_value);
+  if (!(fabs(v) < 9.2e18))
+    return eval_error(e, call->at[0], "this number does not fit in an int");
   return val_int((int64_t)v);
 }
 
@@ -289,7 +350,8 @@ static Val print_values(Eval *e, const BuiltinCall *call) {
     val_print(&text, call->v[i], 0);
   }
   eval_flush_notes(e);
-  if (e->n_prints++ < MAX_PRINTS) diag_warning(e->diag, call->loc, "print: %s", str_text(&text));
+  if (e->n_prints++ < MAX_PRINTS)
+    diag_warning(e->diag, call->loc, "print: %s", str_text(&text));
   str_free(&text);
   return NONE;
 }

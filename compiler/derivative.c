@@ -1,12 +1,15 @@
 /* Functions that state their derivative.
  *
- * In: such a function's call, its body just traced. Out: pp.with_derivative on its results, and the function
- * @derivative.N(y…, dy…, a…, captured…), traced from the `derivative` block, that returns one adjoint for
- * each float tensor argument a. What the block uses of the body becomes a captured argument on demand.
- * Inside another such function, and where nothing is differentiated, the body alone is inlined. */
+ * In: such a function's call, its body just traced. Out: pp.with_derivative on
+ * its results, and the function
+ * @derivative.N(y…, dy…, a…, captured…), traced from the `derivative` block,
+ * that returns one adjoint for each float tensor argument a. What the block
+ * uses of the body becomes a captured argument on demand. Inside another such
+ * function, and where nothing is differentiated, the body alone is inlined. */
 #include "compiler/eval.h"
 
-bool derivative_begin(Eval *e, const Closure *closure, Scope *scope, Guard *out_guard, Val *out_passed, Loc loc) {
+bool derivative_begin(Eval *e, const Closure *closure, Scope *scope,
+                      Guard *out_guard, Val *out_passed, Loc loc) {
   const AstParams *params = &closure->fn->params;
   Tensor **allowed = eval_alloc(e, (size_t)params->n * sizeof *allowed);
   int n = 0;
@@ -16,7 +19,9 @@ bool derivative_begin(Eval *e, const Closure *closure, Scope *scope, Guard *out_
     if (v.kind != VAL_LIST) continue;
     for (int64_t k = 0; k < v.list->n; k++)
       if (v.list->at[v.list->head + k].kind == VAL_TENSOR) {
-        eval_error(e, loc, "'%s' is a list of tensors: a function that states its derivative takes each by itself",
+        eval_error(e, loc,
+                   "'%s' is a list of tensors: a function that states its "
+                   "derivative takes each by itself",
                    params->at[i].name);
         return false;
       }
@@ -32,8 +37,8 @@ typedef struct {
   const Val *passed;
   int n_results, n_arguments;
   Val *results;
-  Tensor **arguments;     /* float tensors among those passed, in order */
-  const char **names;     /* of their parameters */
+  Tensor **arguments; /* float tensors among those passed, in order */
+  const char **names; /* of their parameters */
   Loc loc;
 } Stated;
 
@@ -45,21 +50,30 @@ static bool collect(Eval *e, Stated *d, Val result) {
   for (int i = 0; i < d->n_results; i++) {
     Val v = d->results[i] = several ? result.list->at[i] : result;
     if (v.kind == VAL_POISON) return false;
-    if (v.kind == VAL_TENSOR && !v.tensor->number && type_is_real(v.tensor->type)) continue;
-    eval_error(e, fn->derivative->loc, "a function that states its derivative returns float tensors, but result %d is %s",
+    if (v.kind == VAL_TENSOR && !v.tensor->number &&
+        type_is_real(v.tensor->type))
+      continue;
+    eval_error(e, fn->derivative->loc,
+               "a function that states its derivative returns float tensors, "
+               "but result %d is %s",
                i, val_describe(e, v));
     return false;
   }
   if (fn->derivative->names.n != 2 * d->n_results) {
-    eval_error(e, fn->derivative->loc, "the function has %d result%s: a derivative names them and their adjoints, here are %d names",
-               d->n_results, d->n_results == 1 ? "" : "s", fn->derivative->names.n);
+    eval_error(e, fn->derivative->loc,
+               "the function has %d result%s: a derivative names them and "
+               "their adjoints, here are %d names",
+               d->n_results, d->n_results == 1 ? "" : "s",
+               fn->derivative->names.n);
     return false;
   }
   d->arguments = eval_alloc(e, (size_t)fn->params.n * sizeof *d->arguments);
   d->names = eval_alloc(e, (size_t)fn->params.n * sizeof *d->names);
   for (int i = 0; i < fn->params.n; i++) {
     Val v = d->passed[i];
-    if (v.kind != VAL_TENSOR || v.tensor->number || !type_is_real(v.tensor->type)) continue;
+    if (v.kind != VAL_TENSOR || v.tensor->number ||
+        !type_is_real(v.tensor->type))
+      continue;
     d->names[d->n_arguments] = fn->params.at[i].name;
     d->arguments[d->n_arguments++] = v.tensor;
   }
@@ -67,12 +81,14 @@ static bool collect(Eval *e, Stated *d, Val result) {
 }
 
 static Val add_argument(Eval *e, Type type, Loc loc) {
-  return tensor_wrap(e, loc, func_add_arg(e->ir, e->trace->func, type, loc), false);
+  return tensor_wrap(e, loc, func_add_arg(e->ir, e->trace->func, type, loc),
+                     false);
 }
 
 static bool let_hides(const Scope *scope, int n_params, const char *name) {
   for (int i = n_params; i < scope->n; i++)
-    if (scope->slots[i].name == name && scope->slots[i].kind == SLOT_LET) return true;
+    if (scope->slots[i].name == name && scope->slots[i].kind == SLOT_LET)
+      return true;
   return false;
 }
 
@@ -84,12 +100,14 @@ static Scope *open_block(Eval *e, Stated *d) {
   for (int i = 0; i < fn->params.n; i++) {
     const AstParam *param = &fn->params.at[i];
     if (!let_hides(d->scope, fn->params.n, param->name))
-      scope_declare(e, scope, SLOT_ARGUMENT, (AstName){param->loc, param->name}, d->passed[i]);
+      scope_declare(e, scope, SLOT_ARGUMENT, (AstName){param->loc, param->name},
+                    d->passed[i]);
   }
   for (int i = 0; i < 2 * d->n_results; i++) {
     const Tensor *y = d->results[i % d->n_results].tensor;
     Val v = add_argument(e, y->type, stated->names.at[i].loc);
-    if (i < d->n_results) ptrmap_put(e->arena, &e->trace->known, y->v.ptr, v.tensor);
+    if (i < d->n_results)
+      ptrmap_put(e->arena, &e->trace->known, y->v.ptr, v.tensor);
     scope_declare(e, scope, SLOT_LET, stated->names.at[i], v);
   }
   for (int i = 0; i < d->n_arguments; i++) {
@@ -101,18 +119,24 @@ static Scope *open_block(Eval *e, Stated *d) {
 }
 
 static bool adjoints(Eval *e, const Stated *d, Val result, Value *out) {
-  Loc loc = result.kind == VAL_NONE ? d->closure->fn->derivative->loc : e->returned;
-  int64_t n = result.kind == VAL_TUPLE ? result.list->n : result.kind == VAL_NONE ? 0 : 1;
+  Loc loc =
+      result.kind == VAL_NONE ? d->closure->fn->derivative->loc : e->returned;
+  int64_t n = result.kind == VAL_TUPLE  ? result.list->n
+              : result.kind == VAL_NONE ? 0
+                                        : 1;
   if (result.kind == VAL_POISON) return false;
   if (n != d->n_arguments) {
-    eval_error(e, loc, "a derivative returns one adjoint for each float tensor argument: here are %lld for %d",
+    eval_error(e, loc,
+               "a derivative returns one adjoint for each float tensor "
+               "argument: here are %lld for %d",
                (long long)n, d->n_arguments);
     eval_note(e, d->loc, "the function is called here");
     return false;
   }
   for (int i = 0; i < n; i++) {
     Val v = result.kind == VAL_TUPLE ? result.list->at[i] : result;
-    out[i] = tensor_as(e, loc, v, d->arguments[i]->type, eval_printf(e, "the adjoint of '%s'", d->names[i]));
+    out[i] = tensor_as(e, loc, v, d->arguments[i]->type,
+                       eval_printf(e, "the adjoint of '%s'", d->names[i]));
     if (value_is_null(out[i])) return false;
   }
   return true;
@@ -128,18 +152,22 @@ static Trace *trace_block(Eval *e, Stated *d, Guard *guard, const char *name) {
   Frame frame = {.scope = scope, .own = true};
   e->guard = guard;
   Flow flow = exec_stmts(e, fn->derivative->body, &frame);
-  bool ok = flow == FLOW_RETURN ? adjoints(e, d, e->result, out) : flow != FLOW_STOP && adjoints(e, d, NONE, out);
+  bool ok = flow == FLOW_RETURN
+                ? adjoints(e, d, e->result, out)
+                : flow != FLOW_STOP && adjoints(e, d, NONE, out);
   e->guard = outer;
   scope_pop(e, scope);
   trace_close(e, trace, fn->derivative->loc, ok ? d->n_arguments : 0, out);
   return ok && !e->stop ? trace : NULL;
 }
 
-static Val attach(Eval *e, const Stated *d, const Trace *trace, const char *name) {
+static Val attach(Eval *e, const Stated *d, const Trace *trace,
+                  const char *name) {
   int n = d->n_results, m = d->n_arguments, c = trace->captured.n;
   Value *in = eval_alloc(e, (size_t)(n + m + c) * sizeof *in);
   Type *types = eval_alloc(e, (size_t)n * sizeof *types);
-  for (int i = 0; i < n; i++) in[i] = d->results[i].tensor->v, types[i] = d->results[i].tensor->type;
+  for (int i = 0; i < n; i++)
+    in[i] = d->results[i].tensor->v, types[i] = d->results[i].tensor->type;
   for (int i = 0; i < m; i++) in[n + i] = d->arguments[i]->v;
   for (int i = 0; i < c; i++) in[n + m + i] = trace->captured.at[i]->v;
   Builder *b = trace_builder(e, d->loc);
@@ -152,12 +180,13 @@ static Val attach(Eval *e, const Stated *d, const Trace *trace, const char *name
   if (n == 1) return tensor_wrap(e, d->loc, op_result(op, 0), false);
   Val tuple = list_new(e, n);
   tuple.kind = VAL_TUPLE;
-  for (int i = 0; i < n; i++) list_push(e, tuple.list, tensor_wrap(e, d->loc, op_result(op, i), false));
+  for (int i = 0; i < n; i++)
+    list_push(e, tuple.list, tensor_wrap(e, d->loc, op_result(op, i), false));
   return tuple;
 }
 
-Val derivative_finish(Eval *e, const Closure *closure, Scope *scope, Guard *guard, const Val *passed, Val result,
-                      Loc loc) {
+Val derivative_finish(Eval *e, const Closure *closure, Scope *scope,
+                      Guard *guard, const Val *passed, Val result, Loc loc) {
   if (!e->trace || e->trace->kind != TRACE_LOSS || e->guard) return result;
   Stated d = {.closure = closure, .scope = scope, .passed = passed, .loc = loc};
   if (!collect(e, &d, result)) return POISON;

@@ -1,8 +1,10 @@
-/* AST → IR: sets the evaluator up, reads what the command line defines, runs `train`.
+/* AST → IR: sets the evaluator up, reads what the command line defines, runs
+ * `train`.
  *
- * In: a resolved program and options. Out: the module as docs/ir.md describes it after `elaborate`, and a
- * Program for the schedule to be run later. `-D NAME=VALUE` and `--schedule` are parsed as expressions of
- * the language; a -D replaces the const's value before anything is evaluated. */
+ * In: a resolved program and options. Out: the module as docs/ir.md describes
+ * it after `elaborate`, and a Program for the schedule to be run later. `-D
+ * NAME=VALUE` and `--schedule` are parsed as expressions of the language; a -D
+ * replaces the const's value before anything is evaluated. */
 #include <string.h>
 #include <sys/resource.h>
 
@@ -16,12 +18,14 @@ static size_t stack_room(void) {
   struct rlimit limit;
   size_t most = (size_t)256 << 20;
   if (getrlimit(RLIMIT_STACK, &limit) != 0) return (size_t)4 << 20;
-  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < most) most = limit.rlim_cur;
+  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < most)
+    most = limit.rlim_cur;
   return most / 4 * 3;
 }
 
 static void index_items(Eval *e) {
-  e->file_scopes = eval_alloc(e, (size_t)e->program->files.n * sizeof *e->file_scopes);
+  e->file_scopes =
+      eval_alloc(e, (size_t)e->program->files.n * sizeof *e->file_scopes);
   for (int i = 0; i < e->program->files.n; i++) {
     const AstFile *file = e->program->files.at[i];
     e->file_scopes[i] = scope_push(e, NULL);
@@ -36,8 +40,13 @@ static void index_items(Eval *e) {
   }
 }
 
-static void eval_start(Eval *e, Ir *ir, const DslProgram *program, const CompileOptions *options) {
-  *e = (Eval){.ir = ir, .diag = ir_diag(ir), .arena = ir_arena(ir), .program = program, .options = options};
+static void eval_start(Eval *e, Ir *ir, const DslProgram *program,
+                       const CompileOptions *options) {
+  *e = (Eval){.ir = ir,
+              .diag = ir_diag(ir),
+              .arena = ir_arena(ir),
+              .program = program,
+              .options = options};
   e->step_limit = options->step_limit > 0 ? options->step_limit : max_steps;
   e->byte_limit = max_bytes;
   e->op_limit = max_ops;
@@ -50,16 +59,22 @@ static void eval_start(Eval *e, Ir *ir, const DslProgram *program, const Compile
   index_items(e);
 }
 
-/* --- the command line ------------------------------------------------------------------------------------ */
+/* --- the command line
+ * ------------------------------------------------------------------------------------
+ */
 
 /* Parses `value` as one expression; NULL after an error. */
-static const AstExpr *parse_value(Eval *e, const char *source, const char *value) {
+static const AstExpr *parse_value(Eval *e, const char *source,
+                                  const char *value) {
   const char *text = eval_printf(e, "const value = %s;\n", value);
   int file = diag_add_source(e->diag, source, text);
-  AstFile *parsed = dsl_parse_with_names(e->arena, e->diag, (Map *)&e->program->names, file);
+  AstFile *parsed =
+      dsl_parse_with_names(e->arena, e->diag, (Map *)&e->program->names, file);
   if (!parsed) return NULL;
-  if (parsed->items.n == 1 && parsed->items.at[0]->kind == ITEM_CONST) return parsed->items.at[0]->value;
-  diag_error(e->diag, (Loc){0}, "%s: '%s' is not one expression", source, value);
+  if (parsed->items.n == 1 && parsed->items.at[0]->kind == ITEM_CONST)
+    return parsed->items.at[0]->value;
+  diag_error(e->diag, (Loc){0}, "%s: '%s' is not one expression", source,
+             value);
   return NULL;
 }
 
@@ -69,21 +84,27 @@ static void guess_consts(StrGuess *guess, const AstFile *file) {
     if (item->kind == ITEM_CONST) str_guess_try(guess, item->name);
     if (item->kind == ITEM_USE && item->use)
       for (int k = 0; k < item->use->items.n; k++)
-        if (item->use->items.at[k]->kind == ITEM_CONST) str_guess_try(guess, item->use->items.at[k]->name);
+        if (item->use->items.at[k]->kind == ITEM_CONST)
+          str_guess_try(guess, item->use->items.at[k]->name);
   }
 }
 
 static bool define_const(Eval *e, const Define *define) {
   AstItem *item = dsl_find_item(e->program->main, define->name);
   if (!item || item->kind != ITEM_CONST) {
-    diag_error(e->diag, (Loc){0}, "-D %s: '%s' has no const of that name", define->name, e->program->main->path);
-    if (item) diag_note(e->diag, item->name_loc, "'%s' is declared here", define->name);
+    diag_error(e->diag, (Loc){0}, "-D %s: '%s' has no const of that name",
+               define->name, e->program->main->path);
+    if (item)
+      diag_note(e->diag, item->name_loc, "'%s' is declared here", define->name);
     StrGuess guess = str_guess_start(define->name);
     guess_consts(&guess, e->program->main);
-    if (!item && guess.best) diag_note(e->diag, dsl_find_item(e->program->main, guess.best)->name_loc, "did you mean '%s'?", guess.best);
+    if (!item && guess.best)
+      diag_note(e->diag, dsl_find_item(e->program->main, guess.best)->name_loc,
+                "did you mean '%s'?", guess.best);
     return false;
   }
-  const AstExpr *expr = parse_value(e, eval_printf(e, "-D %s", define->name), define->value);
+  const AstExpr *expr =
+      parse_value(e, eval_printf(e, "-D %s", define->name), define->value);
   int index = (int)(intptr_t)ptrmap_get(&e->item_index, item) - 1;
   e->items.at[index].override = expr;
   return expr != NULL;
@@ -92,7 +113,8 @@ static bool define_const(Eval *e, const Define *define) {
 static bool read_command_line(Program *p) {
   Eval *e = &p->e;
   bool ok = true;
-  for (int i = 0; i < e->options->n_defines; i++) ok = define_const(e, &e->options->defines[i]) && ok;
+  for (int i = 0; i < e->options->n_defines; i++)
+    ok = define_const(e, &e->options->defines[i]) && ok;
   const AstTrainEntry *entry = ast_train_find(p->train, "schedule");
   p->schedule_expr = entry->args.at[0].value;
   p->schedule_loc = ast_expr_start(p->schedule_expr);
@@ -116,12 +138,14 @@ static void run_consts(Eval *e) {
   e->stop = e->fatal;
 }
 
-Program *elaborate_run(Ir *ir, const DslProgram *program, const CompileOptions *options) {
+Program *elaborate_run(Ir *ir, const DslProgram *program,
+                       const CompileOptions *options) {
   Diag *diag = ir_diag(ir);
   int errors = diag_error_count(diag);
   bug_set_pass("elaborate");
   if (!program->train) {
-    diag_error(diag, (Loc){program->main->file_index, 1, 1}, "this file has no 'train { … }': it can only be used by others");
+    diag_error(diag, (Loc){program->main->file_index, 1, 1},
+               "this file has no 'train { … }': it can only be used by others");
     return NULL;
   }
   Program *p = arena_alloc(ir_arena(ir), sizeof *p);
@@ -134,6 +158,12 @@ Program *elaborate_run(Ir *ir, const DslProgram *program, const CompileOptions *
   return ok && diag_error_count(diag) == errors ? p : NULL;
 }
 
-const char *program_schedule_name(Program *program) { return program->e.schedule->item->name; }
-Loc program_schedule_loc(Program *program) { return program->schedule_loc; }
-Loc program_ranks_loc(Program *program) { return program->ranks_loc; }
+const char *program_schedule_name(Program *program) {
+  return program->e.schedule->item->name;
+}
+Loc program_schedule_loc(Program *program) {
+  return program->schedule_loc;
+}
+Loc program_ranks_loc(Program *program) {
+  return program->ranks_loc;
+}

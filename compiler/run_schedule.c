@@ -1,8 +1,10 @@
-/* Runs a schedule program: its body once, then its `rank r { … }` for each rank.
+/* Runs a schedule program: its body once, then its `rank r { … }` for each
+ * rank.
  *
- * In: the schedule that train names and the numbers of ranks, stages and microbatches. Out: the actions of
- * each rank, in order. Ranges are checked here; whether the schedule is complete and ordered is the pass
- * `schedule`'s matter. */
+ * In: the schedule that train names and the numbers of ranks, stages and
+ * microbatches. Out: the actions of each rank, in order. Ranges are checked
+ * here; whether the schedule is complete and ordered is the pass `schedule`'s
+ * matter. */
 #include <string.h>
 
 #include "compiler/eval.h"
@@ -20,10 +22,16 @@ static Loc batch_loc(const Program *p) {
   return entry ? entry->loc : (Loc){0};
 }
 
-static bool check_range(Eval *e, const BuiltinCall *call, int64_t v, int i, const char *what, int64_t n, Loc declared) {
+static bool check_range(Eval *e, const BuiltinCall *call, int64_t v, int i,
+                        const char *what, int64_t n, Loc declared) {
   if (v >= 0 && v < n) return true;
-  eval_error(e, call->at[i], "%s %lld is out of range: there are %lld, from 0", what, (long long)v, (long long)n);
-  if (declared.line) eval_note(e, declared, "%lld %s%s here", (long long)n, what, n == 1 ? "" : i == 0 ? "s end" : "es");
+  eval_error(e, call->at[i], "%s %lld is out of range: there are %lld, from 0",
+             what, (long long)v, (long long)n);
+  if (declared.line)
+    eval_note(e, declared, "%lld %s%s here", (long long)n, what,
+              n == 1   ? ""
+              : i == 0 ? "s end"
+                       : "es");
   return false;
 }
 
@@ -36,7 +44,8 @@ static Loc stages_loc(const Program *p) {
 static Loc outermost_call(const Eval *e, Loc own) {
   if (e->frames.n <= e->schedule_run.base) return (Loc){0};
   Loc loc = e->frames.at[e->schedule_run.base].loc;
-  bool same = loc.file == own.file && loc.line == own.line && loc.col == own.col;
+  bool same =
+      loc.file == own.file && loc.line == own.line && loc.col == own.col;
   return same ? (Loc){0} : loc;
 }
 
@@ -44,29 +53,42 @@ BUILTIN(action) {
   const char *name = builtin_name_of(call);
   int64_t stage, microbatch;
   if (!e->schedule_run.out || e->schedule_run.rank < 0) {
-    eval_error(e, call->loc, "'%s' can only stand in a schedule's 'rank' block", name);
+    eval_error(e, call->loc, "'%s' can only stand in a schedule's 'rank' block",
+               name);
     eval_stop(e);
     return POISON;
   }
   const Program *p = (const Program *)e; /* its first member */
-  if (!builtin_int(e, call, 0, "the stage", &stage) || !builtin_int(e, call, 1, "the microbatch", &microbatch)) return POISON;
-  if (!check_range(e, call, stage, 0, "stage", e->schedule_run.stages, stages_loc(p)) ||
-      !check_range(e, call, microbatch, 1, "microbatch", e->schedule_run.microbatches, batch_loc(p))) {
+  if (!builtin_int(e, call, 0, "the stage", &stage) ||
+      !builtin_int(e, call, 1, "the microbatch", &microbatch))
+    return POISON;
+  if (!check_range(e, call, stage, 0, "stage", e->schedule_run.stages,
+                   stages_loc(p)) ||
+      !check_range(e, call, microbatch, 1, "microbatch",
+                   e->schedule_run.microbatches, batch_loc(p))) {
     eval_stop(e);
     return POISON;
   }
   ScheduledActions *out = e->schedule_run.out;
-  if (out->n >= MAX_ACTIONS) return eval_fatal(e, call->loc, "this schedule has more than %d actions", MAX_ACTIONS), POISON;
+  if (out->n >= MAX_ACTIONS)
+    return eval_fatal(e, call->loc, "this schedule has more than %d actions",
+                      MAX_ACTIONS),
+           POISON;
   VEC_PUSH(e->arena, out,
-           ((ScheduledAction){.rank = e->schedule_run.rank, .stage = (int)stage, .microbatch = (int)microbatch,
-                              .kind = action_kind(name), .overlap = e->schedule_run.overlap, .loc = call->loc,
+           ((ScheduledAction){.rank = e->schedule_run.rank,
+                              .stage = (int)stage,
+                              .microbatch = (int)microbatch,
+                              .kind = action_kind(name),
+                              .overlap = e->schedule_run.overlap,
+                              .loc = call->loc,
                               .caller = outermost_call(e, call->loc)}));
   return NONE;
 }
 
 Flow exec_overlap(Eval *e, const AstStmt *s, Frame *frame) {
   if (!e->schedule_run.out || e->schedule_run.rank < 0) {
-    eval_error(e, s->loc, "'overlap' can only stand in a schedule's 'rank' block");
+    eval_error(e, s->loc,
+               "'overlap' can only stand in a schedule's 'rank' block");
     return eval_stop(e), FLOW_STOP;
   }
   if (e->schedule_run.overlap >= 0) {
@@ -95,7 +117,8 @@ static bool run_body(Eval *e, const AstItem *item, Scope *scope) {
   Frame frame = {.scope = scope, .own = true, .body = &body};
   if (exec_stmts(e, item->decl.body, &frame) == FLOW_STOP) return false;
   if (!body.rank) {
-    eval_error(e, item->name_loc, "schedule '%s' has no rank block", item->name);
+    eval_error(e, item->name_loc, "schedule '%s' has no rank block",
+               item->name);
     return false;
   }
   for (int r = 0; r < e->schedule_run.ranks; r++)
@@ -107,19 +130,23 @@ static bool run_schedule(Eval *e, Loc loc) {
   static const char *const names[] = {"ranks", "stages", "microbatches"};
   const Bound *bound = e->schedule;
   const AstItem *item = bound->item;
-  Val values[] = {val_int(e->schedule_run.ranks), val_int(e->schedule_run.stages), val_int(e->schedule_run.microbatches)};
+  Val values[] = {val_int(e->schedule_run.ranks),
+                  val_int(e->schedule_run.stages),
+                  val_int(e->schedule_run.microbatches)};
   Presets presets = {3, names, values};
   if (!call_enter(e, loc, item->name, NULL)) return false;
   Scope *scope = scope_push(e, eval_file_scope(e, item->file));
   scope->captured = true;
   e->schedule_run.base = e->frames.n;
-  bool ok = bind_params(e, &item->decl.params, bound->args, &presets, scope, "schedule", item->name, item->name_loc) &&
+  bool ok = bind_params(e, &item->decl.params, bound->args, &presets, scope,
+                        "schedule", item->name, item->name_loc) &&
             run_body(e, item, scope);
   call_leave(e);
   return ok;
 }
 
-bool program_run_schedule(Program *program, int ranks, int stages, int microbatches, ScheduledActions *out) {
+bool program_run_schedule(Program *program, int ranks, int stages,
+                          int microbatches, ScheduledActions *out) {
   Eval *e = &program->e;
   int errors = diag_error_count(e->diag);
   if (!e->schedule) bug("program_run_schedule of a program with errors");

@@ -1,9 +1,11 @@
-/* Shapes: the patterns of parameters (`x: [.., d]`, `i32[b, t]`), shapes written in `param`, and lists of
- * ints used as shapes.
+/* Shapes: the patterns of parameters (`x: [.., d]`, `i32[b, t]`), shapes
+ * written in `param`, and lists of ints used as shapes.
  *
- * A name in a pattern that is an int in sight is compared, another name is bound in the function's scope;
- * `..` is bound there as a list under the name "..". Every size is checked: at least 1, rank at most
- * PP_MAX_RANK, and few enough elements that no later sum of bytes overflows. */
+ * A name in a pattern that is an int in sight is compared, another name is
+ * bound in the function's scope;
+ * `..` is bound there as a list under the name "..". Every size is checked: at
+ * least 1, rank at most PP_MAX_RANK, and few enough elements that no later sum
+ * of bytes overflows. */
 #include <string.h>
 
 #include "compiler/eval.h"
@@ -12,13 +14,15 @@ static const int64_t max_elements = (int64_t)1 << 42;
 
 bool shape_check_size(Eval *e, Loc loc, int rank, const int64_t *dims) {
   if (rank > PP_MAX_RANK) {
-    eval_error(e, loc, "a tensor of %d axes: %d are the most", rank, PP_MAX_RANK);
+    eval_error(e, loc, "a tensor of %d axes: %d are the most", rank,
+               PP_MAX_RANK);
     return false;
   }
   int64_t n = 1;
   for (int i = 0; i < rank; i++) {
     if (dims[i] < 1) {
-      eval_error(e, loc, "axis %d of this tensor would have size %lld", i, (long long)dims[i]);
+      eval_error(e, loc, "axis %d of this tensor would have size %lld", i,
+                 (long long)dims[i]);
       return false;
     }
     if (__builtin_mul_overflow(n, dims[i], &n) || n > max_elements) {
@@ -29,7 +33,9 @@ bool shape_check_size(Eval *e, Loc loc, int rank, const int64_t *dims) {
   return true;
 }
 
-/* --- patterns ------------------------------------------------------------------------------------------- */
+/* --- patterns
+ * -------------------------------------------------------------------------------------------
+ */
 
 typedef struct {
   const AstParam *param;
@@ -52,10 +58,11 @@ static const AstFile *file_of(const Scope *scope) {
 static Val dim_in_sight(Eval *e, const Match *m, const AstExpr *dim) {
   Slot *slot = scope_find(m->scope, dim->name, dim->loc);
   if (slot) {
-    if (slot->value.kind == VAL_INT || slot->value.kind == VAL_POISON) return slot->value;
+    if (slot->value.kind == VAL_INT || slot->value.kind == VAL_POISON)
+      return slot->value;
     if (slot->value.kind == VAL_SETTING) return eval_slot(e, slot, dim->loc);
-    eval_error(e, dim->loc, "'%s' in a shape must be a size, but here it is %s", dim->name,
-               val_describe(e, slot->value));
+    eval_error(e, dim->loc, "'%s' in a shape must be a size, but here it is %s",
+               dim->name, val_describe(e, slot->value));
     eval_note(e, slot->loc, "it is declared here");
     return POISON;
   }
@@ -63,7 +70,8 @@ static Val dim_in_sight(Eval *e, const Match *m, const AstExpr *dim) {
   if (!item) return (Val){.kind = VAL_UNSET};
   Val v = eval_item(e, item, dim->loc);
   if (v.kind == VAL_INT || v.kind == VAL_POISON) return v;
-  eval_error(e, dim->loc, "'%s' in a shape must be a size, but here it is %s", dim->name, val_describe(e, v));
+  eval_error(e, dim->loc, "'%s' in a shape must be a size, but here it is %s",
+             dim->name, val_describe(e, v));
   eval_note(e, item->name_loc, "it is declared here");
   return POISON;
 }
@@ -80,16 +88,19 @@ static bool match_dim(Eval *e, const Match *m, const AstExpr *dim, int axis) {
   }
   if (want.kind == VAL_POISON) return false;
   if (want.int_value == size) return true;
-  const char *name = dim->kind == EXPR_NAME ? eval_printf(e, "%s = ", dim->name) : "";
-  eval_error(e, m->arg_loc, "'%s' is %s, but axis %d must be %s%lld", m->param->name,
-             tensor_shape_text(e, m->tensor->type), axis, name, (long long)want.int_value);
+  const char *name =
+      dim->kind == EXPR_NAME ? eval_printf(e, "%s = ", dim->name) : "";
+  eval_error(e, m->arg_loc, "'%s' is %s, but axis %d must be %s%lld",
+             m->param->name, tensor_shape_text(e, m->tensor->type), axis, name,
+             (long long)want.int_value);
   eval_note(e, dim->loc, "the shape is declared here");
   return false;
 }
 
 static Val leading_axes(Eval *e, const Match *m, int n) {
   Val list = list_new(e, n);
-  for (int i = 0; i < n; i++) list_push(e, list.list, val_int(type_dim(m->tensor->type, i)));
+  for (int i = 0; i < n; i++)
+    list_push(e, list.list, val_int(type_dim(m->tensor->type, i)));
   return list;
 }
 
@@ -108,9 +119,11 @@ static bool match_ellipsis(Eval *e, const Match *m, const AstExpr *dim, int n) {
     const Slot *slot = &m->scope->slots[i];
     if (slot->name[0] != '.') continue;
     bool equal;
-    if (val_equal(e, m->arg_loc, slot->value, axes, &equal) && equal) return true;
-    eval_error(e, m->arg_loc, "'%s' is %s, but its leading axes must be %s", m->param->name,
-               tensor_shape_text(e, m->tensor->type), list_text(e, slot->value.list));
+    if (val_equal(e, m->arg_loc, slot->value, axes, &equal) && equal)
+      return true;
+    eval_error(e, m->arg_loc, "'%s' is %s, but its leading axes must be %s",
+               m->param->name, tensor_shape_text(e, m->tensor->type),
+               list_text(e, slot->value.list));
     eval_note(e, slot->loc, "'..' was bound here");
     return false;
   }
@@ -123,8 +136,9 @@ static bool match_dtype(Eval *e, const Match *m) {
   if (!name->name) return true;
   Slot *slot = scope_find(m->scope, name->name, name->loc);
   AstItem *item = slot ? NULL : dsl_find_item(file_of(m->scope), name->name);
-  Val v = slot ? eval_slot(e, slot, name->loc)
-          : item ? eval_item(e, item, name->loc) : builtin_value(e, name->name, name->loc);
+  Val v = slot   ? eval_slot(e, slot, name->loc)
+          : item ? eval_item(e, item, name->loc)
+                 : builtin_value(e, name->name, name->loc);
   if (v.kind == VAL_POISON) return false;
   if (v.kind != VAL_DTYPE) {
     eval_error(e, name->loc, "'%s' is no dtype", name->name);
@@ -132,8 +146,8 @@ static bool match_dtype(Eval *e, const Match *m) {
   }
   pp_dtype is = type_dtype(m->tensor->type);
   if (v.dtype == is) return true;
-  eval_error(e, m->arg_loc, "'%s' must be %s, but this is %s", m->param->name, dtype_name(v.dtype),
-             tensor_shape_text(e, m->tensor->type));
+  eval_error(e, m->arg_loc, "'%s' must be %s, but this is %s", m->param->name,
+             dtype_name(v.dtype), tensor_shape_text(e, m->tensor->type));
   eval_note(e, name->loc, "the dtype is declared here");
   return false;
 }
@@ -141,16 +155,19 @@ static bool match_dtype(Eval *e, const Match *m) {
 static bool match_rank(Eval *e, const Match *m, int n, bool open) {
   int rank = type_rank(m->tensor->type);
   if (open ? rank >= n : rank == n) return true;
-  eval_error(e, m->arg_loc, "'%s' is %s, but it must have %s%d %s", m->param->name,
-             tensor_shape_text(e, m->tensor->type), open ? "at least " : "", n, n == 1 ? "axis" : "axes");
+  eval_error(e, m->arg_loc, "'%s' is %s, but it must have %s%d %s",
+             m->param->name, tensor_shape_text(e, m->tensor->type),
+             open ? "at least " : "", n, n == 1 ? "axis" : "axes");
   eval_note(e, m->param->shape->loc, "the shape is declared here");
   return false;
 }
 
-bool shape_match(Eval *e, const AstParam *param, Val v, Scope *scope, Loc arg_loc) {
+bool shape_match(Eval *e, const AstParam *param, Val v, Scope *scope,
+                 Loc arg_loc) {
   if (v.kind == VAL_POISON) return false;
   if (v.kind != VAL_TENSOR) {
-    eval_error(e, arg_loc, "'%s' must be a tensor, not %s", param->name, val_describe(e, v));
+    eval_error(e, arg_loc, "'%s' must be a tensor, not %s", param->name,
+               val_describe(e, v));
     eval_note(e, param->loc, "it is declared here");
     return false;
   }
@@ -163,13 +180,16 @@ bool shape_match(Eval *e, const AstParam *param, Val v, Scope *scope, Loc arg_lo
   bool ok = !open || match_ellipsis(e, &m, dims->at[0], leading);
   for (int i = 0; i < n; i++) {
     const AstExpr *dim = dims->at[open ? i + 1 : i];
-    if (dim->kind == EXPR_ELLIPSIS) return eval_error(e, dim->loc, "'..' can only stand first"), false;
+    if (dim->kind == EXPR_ELLIPSIS)
+      return eval_error(e, dim->loc, "'..' can only stand first"), false;
     ok = match_dim(e, &m, dim, leading + i) && ok;
   }
   return ok;
 }
 
-/* --- shapes that are values ----------------------------------------------------------------------------------- */
+/* --- shapes that are values
+ * -----------------------------------------------------------------------------------
+ */
 
 static bool shape_dtype(Eval *e, const AstShape *shape, pp_dtype *out) {
   if (!shape->dtype.name) return true;
@@ -180,17 +200,22 @@ static bool shape_dtype(Eval *e, const AstShape *shape, pp_dtype *out) {
   return false;
 }
 
-bool shape_eval(Eval *e, const AstShape *shape, Scope *scope, pp_dtype otherwise, Type *out) {
+bool shape_eval(Eval *e, const AstShape *shape, Scope *scope,
+                pp_dtype otherwise, Type *out) {
   int64_t dims[PP_MAX_RANK];
   pp_dtype dtype = otherwise;
   if (!shape_dtype(e, shape, &dtype)) return false;
   if (shape->dims.n > PP_MAX_RANK) {
-    eval_error(e, shape->loc, "a tensor of %d axes: %d are the most", shape->dims.n, PP_MAX_RANK);
+    eval_error(e, shape->loc, "a tensor of %d axes: %d are the most",
+               shape->dims.n, PP_MAX_RANK);
     return false;
   }
   for (int i = 0; i < shape->dims.n; i++) {
     const AstExpr *dim = shape->dims.at[i];
-    if (dim->kind == EXPR_ELLIPSIS) return eval_error(e, dim->loc, "'..' can't stand here: sizes must be known"), false;
+    if (dim->kind == EXPR_ELLIPSIS)
+      return eval_error(e, dim->loc,
+                        "'..' can't stand here: sizes must be known"),
+             false;
     if (!eval_int(e, dim, scope, "a size", &dims[i])) return false;
   }
   if (!shape_check_size(e, shape->loc, shape->dims.n, dims)) return false;
@@ -198,12 +223,17 @@ bool shape_eval(Eval *e, const AstShape *shape, Scope *scope, pp_dtype otherwise
   return true;
 }
 
-bool shape_from_list(Eval *e, Val list, Loc loc, bool free, int *out_rank, int64_t *out_dims) {
+bool shape_from_list(Eval *e, Val list, Loc loc, bool free, int *out_rank,
+                     int64_t *out_dims) {
   if (list.kind == VAL_POISON) return false;
-  if (list.kind != VAL_LIST) return eval_error(e, loc, "a shape is a list of ints, not %s", val_describe(e, list)), false;
+  if (list.kind != VAL_LIST)
+    return eval_error(e, loc, "a shape is a list of ints, not %s",
+                      val_describe(e, list)),
+           false;
   const List *l = list.list;
   if (l->n > PP_MAX_RANK) {
-    eval_error(e, loc, "a tensor of %lld axes: %d are the most", (long long)l->n, PP_MAX_RANK);
+    eval_error(e, loc, "a tensor of %lld axes: %d are the most",
+               (long long)l->n, PP_MAX_RANK);
     return false;
   }
   *out_rank = (int)l->n;
@@ -211,10 +241,16 @@ bool shape_from_list(Eval *e, Val list, Loc loc, bool free, int *out_rank, int64
   for (int i = 0; i < *out_rank; i++) {
     Val v = l->at[l->head + i];
     if (v.kind == VAL_POISON) return false;
-    if (v.kind != VAL_INT) return eval_error(e, loc, "a shape is a list of ints: element %d is %s", i, val_describe(e, v)), false;
+    if (v.kind != VAL_INT)
+      return eval_error(e, loc, "a shape is a list of ints: element %d is %s",
+                        i, val_describe(e, v)),
+             false;
     out_dims[i] = v.int_value;
     if (free && v.int_value == -1) n_free++;
   }
-  if (n_free > 1) return eval_error(e, loc, "a shape can leave one size open with -1, not %d", n_free), false;
+  if (n_free > 1)
+    return eval_error(e, loc, "a shape can leave one size open with -1, not %d",
+                      n_free),
+           false;
   return n_free > 0 || shape_check_size(e, loc, *out_rank, out_dims);
 }

@@ -1,13 +1,17 @@
-/* The builtins that make or ask tensors: reductions, movement, gather, cast, attention …
+/* The builtins that make or ask tensors: reductions, movement, gather, cast,
+ * attention …
  *
- * In: checked argument counts (builtins.c). Out: a tensor, or a compile-time answer. Those that work on
- * numbers too give a number for numbers. Axes may be negative; sizes and bounds are checked here. */
+ * In: checked argument counts (builtins.c). Out: a tensor, or a compile-time
+ * answer. Those that work on numbers too give a number for numbers. Axes may be
+ * negative; sizes and bounds are checked here. */
 #include <math.h>
 #include <string.h>
 
 #include "compiler/eval.h"
 
-static bool given(const BuiltinCall *call, int i) { return call->v[i].kind != VAL_UNSET; }
+static bool given(const BuiltinCall *call, int i) {
+  return call->v[i].kind != VAL_UNSET;
+}
 
 static bool any_poison(const BuiltinCall *call) {
   for (int i = 0; i < BUILTIN_MAX_ARGS; i++)
@@ -15,12 +19,15 @@ static bool any_poison(const BuiltinCall *call) {
   return false;
 }
 
-/* Argument i as a tensor, ready for the function that is traced; NULL after an error. */
-static Tensor *want_tensor(Eval *e, const BuiltinCall *call, int i, Value *out) {
+/* Argument i as a tensor, ready for the function that is traced; NULL after an
+ * error. */
+static Tensor *want_tensor(Eval *e, const BuiltinCall *call, int i,
+                           Value *out) {
   Val v = call->v[i];
   if (any_poison(call)) return NULL;
   if (v.kind != VAL_TENSOR) {
-    eval_error(e, call->at[i], "'%s' needs a tensor, not %s", builtin_name_of(call), val_describe(e, v));
+    eval_error(e, call->at[i], "'%s' needs a tensor, not %s",
+               builtin_name_of(call), val_describe(e, v));
     return NULL;
   }
   *out = tensor_use(e, call->loc, v.tensor);
@@ -29,22 +36,26 @@ static Tensor *want_tensor(Eval *e, const BuiltinCall *call, int i, Value *out) 
 
 static bool normalise_axis(Eval *e, Loc loc, int64_t axis, int rank, int *out) {
   if (axis < -rank || axis >= rank) {
-    eval_error(e, loc, "axis %lld of a tensor with %d %s", (long long)axis, rank, rank == 1 ? "axis" : "axes");
+    eval_error(e, loc, "axis %lld of a tensor with %d %s", (long long)axis,
+               rank, rank == 1 ? "axis" : "axes");
     return false;
   }
   *out = (int)(axis < 0 ? axis + rank : axis);
   return true;
 }
 
-/* --- elementwise ------------------------------------------------------------------------------------------ */
+/* --- elementwise
+ * ------------------------------------------------------------------------------------------
+ */
 
 static const struct {
   const char *name;
   OpId op;
   double (*number)(double);
 } unary_ops[] = {
-    {"exp", OP_EXP, exp}, {"log", OP_LOG, log},   {"tanh", OP_TANH, tanh}, {"sqrt", OP_SQRT, sqrt},
-    {"sin", OP_SIN, sin}, {"cos", OP_COS, cos},   {"erf", OP_ERF, erf},    {"rsqrt", OP_RSQRT, NULL},
+    {"exp", OP_EXP, exp},    {"log", OP_LOG, log},      {"tanh", OP_TANH, tanh},
+    {"sqrt", OP_SQRT, sqrt}, {"sin", OP_SIN, sin},      {"cos", OP_COS, cos},
+    {"erf", OP_ERF, erf},    {"rsqrt", OP_RSQRT, NULL},
 };
 
 BUILTIN(unary) {
@@ -53,18 +64,23 @@ BUILTIN(unary) {
   for (size_t i = 0; i < sizeof unary_ops / sizeof *unary_ops; i++) {
     if (strcmp(unary_ops[i].name, name) != 0) continue;
     if (!val_is_number(x)) {
-      if (x.kind == VAL_TENSOR || x.kind == VAL_POISON) return tensor_unary(e, call->loc, unary_ops[i].op, x);
-      return eval_error(e, call->at[0], "'%s' works on tensors and numbers, not on %s", name, val_describe(e, x));
+      if (x.kind == VAL_TENSOR || x.kind == VAL_POISON)
+        return tensor_unary(e, call->loc, unary_ops[i].op, x);
+      return eval_error(e, call->at[0],
+                        "'%s' works on tensors and numbers, not on %s", name,
+                        val_describe(e, x));
     }
     double v = val_number(x);
-    return val_float(unary_ops[i].number ? unary_ops[i].number(v) : 1.0 / sqrt(v));
+    return val_float(unary_ops[i].number ? unary_ops[i].number(v)
+                                         : 1.0 / sqrt(v));
   }
   return POISON;
 }
 
 static Val min_max_numbers(Val a, Val b, bool max) {
   if (a.kind == VAL_INT && b.kind == VAL_INT)
-    return val_int((a.int_value < b.int_value) != max ? a.int_value : b.int_value);
+    return val_int((a.int_value < b.int_value) != max ? a.int_value
+                                                      : b.int_value);
   double x = val_number(a), y = val_number(b);
   if (isnan(x) || isnan(y)) return val_float((double)NAN);
   return val_float((x <= y) != max ? x : y);
@@ -75,25 +91,33 @@ static Val min_max(Eval *e, const BuiltinCall *call, bool max) {
   if (val_is_number(a) && val_is_number(b)) return min_max_numbers(a, b, max);
   if (a.kind == VAL_POISON || b.kind == VAL_POISON) return POISON;
   if (a.kind != VAL_TENSOR && b.kind != VAL_TENSOR)
-    return eval_error(e, call->loc, "'%s' does not work on %s and %s", max ? "max" : "min", val_describe(e, a),
+    return eval_error(e, call->loc, "'%s' does not work on %s and %s",
+                      max ? "max" : "min", val_describe(e, a),
                       val_describe(e, b));
   return tensor_map2(e, call->loc, max ? OP_MAX : OP_MIN, a, b);
 }
 
-BUILTIN(min) { return min_max(e, call, false); }
+BUILTIN(min) {
+  return min_max(e, call, false);
+}
 
 BUILTIN(pow) {
   Val a = call->v[0], b = call->v[1];
-  if (a.kind == VAL_TENSOR || b.kind == VAL_TENSOR) return tensor_map2(e, call->loc, OP_POW, a, b);
+  if (a.kind == VAL_TENSOR || b.kind == VAL_TENSOR)
+    return tensor_map2(e, call->loc, OP_POW, a, b);
   if (!val_is_number(a) || !val_is_number(b)) {
     if (a.kind == VAL_POISON || b.kind == VAL_POISON) return POISON;
-    return eval_error(e, call->loc, "'pow' does not work on %s and %s", val_describe(e, a), val_describe(e, b));
+    return eval_error(e, call->loc, "'pow' does not work on %s and %s",
+                      val_describe(e, a), val_describe(e, b));
   }
-  if (a.kind == VAL_FLOAT || b.kind == VAL_FLOAT || b.int_value < 0) return val_float(pow(val_number(a), val_number(b)));
+  if (a.kind == VAL_FLOAT || b.kind == VAL_FLOAT || b.int_value < 0)
+    return val_float(pow(val_number(a), val_number(b)));
   int64_t r = 1, base = a.int_value;
   for (int64_t n = b.int_value; n > 0; n >>= 1) {
-    if ((n & 1) && __builtin_mul_overflow(r, base, &r)) return eval_error(e, call->loc, "this power does not fit in 64 bits");
-    if (n > 1 && __builtin_mul_overflow(base, base, &base)) return eval_error(e, call->loc, "this power does not fit in 64 bits");
+    if ((n & 1) && __builtin_mul_overflow(r, base, &r))
+      return eval_error(e, call->loc, "this power does not fit in 64 bits");
+    if (n > 1 && __builtin_mul_overflow(base, base, &base))
+      return eval_error(e, call->loc, "this power does not fit in 64 bits");
   }
   return val_int(r);
 }
@@ -101,10 +125,15 @@ BUILTIN(pow) {
 BUILTIN(abs) {
   Val x = call->v[0];
   if (x.kind == VAL_FLOAT) return val_float(fabs(x.float_value));
-  if (x.kind == VAL_INT && x.int_value != INT64_MIN) return val_int(x.int_value < 0 ? -x.int_value : x.int_value);
+  if (x.kind == VAL_INT && x.int_value != INT64_MIN)
+    return val_int(x.int_value < 0 ? -x.int_value : x.int_value);
   if (x.kind != VAL_TENSOR)
-    return x.kind == VAL_POISON ? x : eval_error(e, call->at[0], "'abs' does not work on %s", val_describe(e, x));
-  return tensor_map2(e, call->loc, OP_MAX, x, tensor_unary(e, call->loc, OP_NEG, x));
+    return x.kind == VAL_POISON
+               ? x
+               : eval_error(e, call->at[0], "'abs' does not work on %s",
+                            val_describe(e, x));
+  return tensor_map2(e, call->loc, OP_MAX, x,
+                     tensor_unary(e, call->loc, OP_NEG, x));
 }
 
 static int64_t floor_div(int64_t a, int64_t b) {
@@ -116,7 +145,8 @@ static bool two_ints(Eval *e, const BuiltinCall *call) {
   Val a = call->v[0], b = call->v[1];
   if (a.kind == VAL_POISON || b.kind == VAL_POISON) return false;
   if (a.kind != VAL_INT || b.kind != VAL_INT) {
-    eval_error(e, call->loc, "'%s' works on ints, not on %s", builtin_name_of(call),
+    eval_error(e, call->loc, "'%s' works on ints, not on %s",
+               builtin_name_of(call),
                val_describe(e, a.kind == VAL_INT ? b : a));
   } else if (b.int_value == 0) {
     eval_error(e, call->loc, "division by zero");
@@ -134,19 +164,24 @@ static bool is_tensor_call(const BuiltinCall *call) {
 
 static Val tensor_div(Eval *e, const BuiltinCall *call) {
   for (int i = 0; i < 2; i++)
-    if (call->v[i].kind == VAL_TENSOR && type_dtype(call->v[i].tensor->type) != PP_I32)
-      return eval_error(e, call->at[i], "'%s' works on ints, not on %s", builtin_name_of(call), val_describe(e, call->v[i]));
+    if (call->v[i].kind == VAL_TENSOR &&
+        type_dtype(call->v[i].tensor->type) != PP_I32)
+      return eval_error(e, call->at[i], "'%s' works on ints, not on %s",
+                        builtin_name_of(call), val_describe(e, call->v[i]));
   return tensor_map2(e, call->loc, OP_DIV, call->v[0], call->v[1]);
 }
 
 BUILTIN(div) {
   if (is_tensor_call(call)) return tensor_div(e, call);
-  return two_ints(e, call) ? val_int(floor_div(call->v[0].int_value, call->v[1].int_value)) : POISON;
+  return two_ints(e, call)
+             ? val_int(floor_div(call->v[0].int_value, call->v[1].int_value))
+             : POISON;
 }
 
 BUILTIN(mod) {
   if (is_tensor_call(call)) {
-    Val whole = tensor_map2(e, call->loc, OP_MUL, tensor_div(e, call), call->v[1]);
+    Val whole =
+        tensor_map2(e, call->loc, OP_MUL, tensor_div(e, call), call->v[1]);
     return tensor_map2(e, call->loc, OP_SUB, call->v[0], whole);
   }
   if (!two_ints(e, call)) return POISON;
@@ -154,37 +189,48 @@ BUILTIN(mod) {
   return val_int(a - floor_div(a, b) * b);
 }
 
-BUILTIN(select) { return tensor_select(e, call->loc, call->v[0], call->v[1], call->v[2]); }
+BUILTIN(select) {
+  return tensor_select(e, call->loc, call->v[0], call->v[1], call->v[2]);
+}
 
-/* --- reductions ---------------------------------------------------------------------------------------------- */
+/* --- reductions
+ * ----------------------------------------------------------------------------------------------
+ */
 
 typedef struct {
   int n;
   int64_t axes[PP_MAX_RANK];
-  int64_t count;   /* elements that become one */
+  int64_t count; /* elements that become one */
   bool is[PP_MAX_RANK];
 } Axes;
 
 static bool add_axis(Eval *e, Loc loc, Val v, const Tensor *t, Axes *axes) {
   int axis;
   if (v.kind != VAL_INT) {
-    if (v.kind != VAL_POISON) eval_error(e, loc, "an axis is an int, not %s", val_describe(e, v));
+    if (v.kind != VAL_POISON)
+      eval_error(e, loc, "an axis is an int, not %s", val_describe(e, v));
     return false;
   }
-  if (!normalise_axis(e, loc, v.int_value, type_rank(t->type), &axis)) return false;
-  if (axes->is[axis]) return eval_error(e, loc, "axis %lld stands twice", (long long)v.int_value), false;
+  if (!normalise_axis(e, loc, v.int_value, type_rank(t->type), &axis))
+    return false;
+  if (axes->is[axis])
+    return eval_error(e, loc, "axis %lld stands twice", (long long)v.int_value),
+           false;
   axes->is[axis] = true;
   return true;
 }
 
 /* `axis`: an int, a list of ints, or all. */
-static bool read_axes(Eval *e, const BuiltinCall *call, int i, const Tensor *t, Axes *axes) {
+static bool read_axes(Eval *e, const BuiltinCall *call, int i, const Tensor *t,
+                      Axes *axes) {
   Val v = call->v[i];
   int rank = type_rank(t->type);
-  bool all = v.kind == VAL_UNSET || (v.kind == VAL_WORD && strcmp(v.string, "all") == 0);
+  bool all = v.kind == VAL_UNSET ||
+             (v.kind == VAL_WORD && strcmp(v.string, "all") == 0);
   if (v.kind == VAL_LIST) {
     for (int64_t k = 0; k < v.list->n; k++)
-      if (!add_axis(e, call->at[i], v.list->at[v.list->head + k], t, axes)) return false;
+      if (!add_axis(e, call->at[i], v.list->at[v.list->head + k], t, axes))
+        return false;
   } else if (!all && !add_axis(e, call->at[i], v, t, axes)) {
     return false;
   }
@@ -201,58 +247,81 @@ static bool read_axes(Eval *e, const BuiltinCall *call, int i, const Tensor *t, 
 static Value keep_axes(Builder *b, Value v, const Tensor *t, const Axes *axes) {
   int64_t dims[PP_MAX_RANK];
   int rank = type_rank(t->type);
-  for (int i = 0; i < rank; i++) dims[i] = axes->is[i] ? 1 : type_dim(t->type, i);
+  for (int i = 0; i < rank; i++)
+    dims[i] = axes->is[i] ? 1 : type_dim(t->type, i);
   return ir_reshape(b, v, rank, dims);
 }
 
-static bool check_reduced(Eval *e, const BuiltinCall *call, const Tensor *t, bool mean) {
+static bool check_reduced(Eval *e, const BuiltinCall *call, const Tensor *t,
+                          bool mean) {
   const char *name = builtin_name_of(call);
   pp_dtype dtype = type_dtype(t->type);
   if (dtype != PP_BOOL && !(mean && dtype == PP_I32)) return true;
   eval_error(e, call->at[0], "'%s' of a tensor of %s", name, dtype_name(dtype));
-  eval_note(e, call->at[0], dtype == PP_BOOL && !mean ? "cast(x, i32) gives 0 and 1" : "cast(x, real) makes a float tensor of it");
+  eval_note(e, call->at[0],
+            dtype == PP_BOOL && !mean
+                ? "cast(x, i32) gives 0 and 1"
+                : "cast(x, real) makes a float tensor of it");
   return false;
 }
 
-static Val reduce(Eval *e, const BuiltinCall *call, OpId op, int axis_arg, bool mean) {
+static Val reduce(Eval *e, const BuiltinCall *call, OpId op, int axis_arg,
+                  bool mean) {
   Value x;
   Axes axes = {0};
   bool keep;
   Tensor *t = want_tensor(e, call, 0, &x);
-  if (!t || !check_reduced(e, call, t, mean) || !read_axes(e, call, axis_arg, t, &axes)) return POISON;
+  if (!t || !check_reduced(e, call, t, mean) ||
+      !read_axes(e, call, axis_arg, t, &axes))
+    return POISON;
   if (!builtin_bool(e, call, axis_arg + 1, false, &keep)) return POISON;
   Builder *b = trace_builder(e, call->loc);
   if (!b) return POISON;
   Value v = ir_reduce(b, op, x, axes.n, axes.axes);
   if (keep && !value_is_null(v)) v = keep_axes(b, v, t, &axes);
   Val sum = tensor_wrap(e, call->loc, v, false);
-  return mean ? eval_binary(e, call->loc, AST_DIV, sum, val_float((double)axes.count)) : sum;
+  return mean ? eval_binary(e, call->loc, AST_DIV, sum,
+                            val_float((double)axes.count))
+              : sum;
 }
 
 /* sum and mean: (x, axis, keep). */
-BUILTIN(reduce) { return reduce(e, call, OP_REDUCE_SUM, 1, strcmp(builtin_name_of(call), "mean") == 0); }
+BUILTIN(reduce) {
+  return reduce(e, call, OP_REDUCE_SUM, 1,
+                strcmp(builtin_name_of(call), "mean") == 0);
+}
 
 /* max(a, b) elementwise, max(x, axis = …, keep = …) over axes. */
 BUILTIN(max) {
   if (given(call, 1)) {
-    if (given(call, 2) || given(call, 3)) return eval_error(e, call->loc, "max(a, b) has no axis; max(x, axis = …) has one argument");
+    if (given(call, 2) || given(call, 3))
+      return eval_error(
+          e, call->loc,
+          "max(a, b) has no axis; max(x, axis = …) has one argument");
     return min_max(e, call, true);
   }
   if (call->v[0].kind != VAL_TENSOR && call->v[0].kind != VAL_POISON)
-    return eval_error(e, call->loc, "'max' of one argument needs a tensor, not %s", val_describe(e, call->v[0]));
+    return eval_error(e, call->loc,
+                      "'max' of one argument needs a tensor, not %s",
+                      val_describe(e, call->v[0]));
   return reduce(e, call, OP_REDUCE_MAX, 2, false);
 }
 
-/* --- movement -------------------------------------------------------------------------------------------------- */
+/* --- movement
+ * --------------------------------------------------------------------------------------------------
+ */
 
 enum { MAX_CONCAT = 4096 };
 
-static bool concat_fits(Eval *e, const BuiltinCall *call, Type first, Type t, int axis) {
-  bool ok = type_dtype(first) == type_dtype(t) && type_rank(first) == type_rank(t);
-  for (int i = 0; ok && i < type_rank(t); i++) ok = i == axis || type_dim(first, i) == type_dim(t, i);
+static bool concat_fits(Eval *e, const BuiltinCall *call, Type first, Type t,
+                        int axis) {
+  bool ok =
+      type_dtype(first) == type_dtype(t) && type_rank(first) == type_rank(t);
+  for (int i = 0; ok && i < type_rank(t); i++)
+    ok = i == axis || type_dim(first, i) == type_dim(t, i);
   if (!ok)
-    eval_error(e, call->at[0], "%s and %s can't be joined on axis %d", tensor_shape_text(e, first),
-               tensor_shape_text(e, t), axis);
+    eval_error(e, call->at[0], "%s and %s can't be joined on axis %d",
+               tensor_shape_text(e, first), tensor_shape_text(e, t), axis);
   return ok;
 }
 
@@ -262,46 +331,64 @@ BUILTIN(concat) {
   int axis;
   if (any_poison(call)) return POISON;
   if (list.kind != VAL_LIST || list.list->n == 0 || list.list->n > MAX_CONCAT)
-    return eval_error(e, call->at[0], "'concat' joins a list of tensors: concat([a, b], axis = -1)");
-  if (given(call, 1) && !builtin_int(e, call, 1, "an axis", &axis_given)) return POISON;
+    return eval_error(
+        e, call->at[0],
+        "'concat' joins a list of tensors: concat([a, b], axis = -1)");
+  if (given(call, 1) && !builtin_int(e, call, 1, "an axis", &axis_given))
+    return POISON;
   int n = (int)list.list->n;
   Value *in = eval_alloc(e, (size_t)n * sizeof *in);
   Type first = {0};
   for (int i = 0; i < n; i++) {
     Val v = list.list->at[list.list->head + i];
     if (v.kind == VAL_POISON) return POISON;
-    if (v.kind != VAL_TENSOR) return eval_error(e, call->at[0], "'concat' joins tensors: element %d is %s", i, val_describe(e, v));
+    if (v.kind != VAL_TENSOR)
+      return eval_error(e, call->at[0],
+                        "'concat' joins tensors: element %d is %s", i,
+                        val_describe(e, v));
     if (i == 0) first = v.tensor->type;
-    if (i == 0 && !normalise_axis(e, call->at[0], axis_given, type_rank(first), &axis)) return POISON;
+    if (i == 0 &&
+        !normalise_axis(e, call->at[0], axis_given, type_rank(first), &axis))
+      return POISON;
     if (!concat_fits(e, call, first, v.tensor->type, axis)) return POISON;
     in[i] = tensor_use(e, call->loc, v.tensor);
     if (value_is_null(in[i])) return POISON;
   }
   Builder *b = trace_builder(e, call->loc);
-  return b ? tensor_wrap(e, call->loc, ir_concat(b, n, in, axis), false) : POISON;
+  return b ? tensor_wrap(e, call->loc, ir_concat(b, n, in, axis), false)
+           : POISON;
 }
 
 BUILTIN(pad) {
   Value x;
-  int64_t axis_given, before[PP_MAX_RANK] = {0}, after[PP_MAX_RANK] = {0}, front, back;
+  int64_t axis_given, before[PP_MAX_RANK] = {0}, after[PP_MAX_RANK] = {0},
+                      front, back;
   int axis;
   Tensor *t = want_tensor(e, call, 0, &x);
-  if (!t || !builtin_int(e, call, 1, "an axis", &axis_given) || !builtin_int(e, call, 2, "a width", &front) ||
-      !builtin_int(e, call, 3, "a width", &back) || !normalise_axis(e, call->at[1], axis_given, type_rank(t->type), &axis))
+  if (!t || !builtin_int(e, call, 1, "an axis", &axis_given) ||
+      !builtin_int(e, call, 2, "a width", &front) ||
+      !builtin_int(e, call, 3, "a width", &back) ||
+      !normalise_axis(e, call->at[1], axis_given, type_rank(t->type), &axis))
     return POISON;
   if (front < 0 || back < 0 || front > INT32_MAX || back > INT32_MAX)
-    return eval_error(e, call->at[front < 0 || front > INT32_MAX ? 2 : 3], "'pad' can't add %lld elements",
-                      (long long)(front < 0 || front > INT32_MAX ? front : back));
+    return eval_error(
+        e, call->at[front < 0 || front > INT32_MAX ? 2 : 3],
+        "'pad' can't add %lld elements",
+        (long long)(front < 0 || front > INT32_MAX ? front : back));
   before[axis] = front, after[axis] = back;
   Builder *b = trace_builder(e, call->loc);
-  return b ? tensor_wrap(e, call->loc, ir_pad(b, x, before, after), false) : POISON;
+  return b ? tensor_wrap(e, call->loc, ir_pad(b, x, before, after), false)
+           : POISON;
 }
 
 BUILTIN(transpose) {
   Value x;
   Tensor *t = want_tensor(e, call, 0, &x);
   if (!t) return POISON;
-  if (type_rank(t->type) < 2) return eval_error(e, call->at[0], "'transpose' swaps the last two axes: %s has fewer", tensor_shape_text(e, t->type));
+  if (type_rank(t->type) < 2)
+    return eval_error(e, call->at[0],
+                      "'transpose' swaps the last two axes: %s has fewer",
+                      tensor_shape_text(e, t->type));
   Builder *b = trace_builder(e, call->loc);
   return b ? tensor_wrap(e, call->loc, ir_transpose(b, x), false) : POISON;
 }
@@ -315,11 +402,16 @@ BUILTIN(permute) {
   int64_t order[PP_MAX_RANK];
   Val list = call->v[1];
   if (list.kind != VAL_LIST || list.list->n != rank)
-    return eval_error(e, call->at[1], "'permute' needs the %d axes of %s in their new order, as a list", rank, tensor_shape_text(e, t->type));
+    return eval_error(
+        e, call->at[1],
+        "'permute' needs the %d axes of %s in their new order, as a list", rank,
+        tensor_shape_text(e, t->type));
   for (int i = 0; i < rank; i++) {
     int axis;
     Val v = list.list->at[list.list->head + i];
-    if (!add_axis(e, call->at[1], v, t, &axes) || !normalise_axis(e, call->at[1], v.int_value, rank, &axis)) return POISON;
+    if (!add_axis(e, call->at[1], v, t, &axes) ||
+        !normalise_axis(e, call->at[1], v.int_value, rank, &axis))
+      return POISON;
     order[i] = axis;
   }
   Builder *b = trace_builder(e, call->loc);
@@ -331,8 +423,10 @@ static bool fill_open_size(int rank, int64_t *dims, int64_t elements) {
   int64_t known = 1;
   int open = -1;
   for (int i = 0; i < rank; i++) {
-    if (dims[i] == -1) open = i;
-    else if (dims[i] < 1 || __builtin_mul_overflow(known, dims[i], &known)) return false;
+    if (dims[i] == -1)
+      open = i;
+    else if (dims[i] < 1 || __builtin_mul_overflow(known, dims[i], &known))
+      return false;
   }
   if (open < 0) return known == elements;
   dims[open] = elements / known;
@@ -344,42 +438,53 @@ BUILTIN(reshape) {
   int rank;
   int64_t dims[PP_MAX_RANK];
   Tensor *t = want_tensor(e, call, 0, &x);
-  if (!t || !shape_from_list(e, call->v[1], call->at[1], true, &rank, dims)) return POISON;
+  if (!t || !shape_from_list(e, call->v[1], call->at[1], true, &rank, dims))
+    return POISON;
   if (!fill_open_size(rank, dims, type_elements(t->type))) {
     Str text = {0};
     val_print(&text, call->v[1], 0);
-    eval_error(e, call->loc, "%s with its %lld elements can't have the shape %s", tensor_shape_text(e, t->type),
-               (long long)type_elements(t->type), str_text(&text));
+    eval_error(e, call->loc,
+               "%s with its %lld elements can't have the shape %s",
+               tensor_shape_text(e, t->type), (long long)type_elements(t->type),
+               str_text(&text));
     str_free(&text);
     return POISON;
   }
   Builder *b = trace_builder(e, call->loc);
-  return b ? tensor_wrap(e, call->loc, ir_reshape(b, x, rank, dims), false) : POISON;
+  return b ? tensor_wrap(e, call->loc, ir_reshape(b, x, rank, dims), false)
+           : POISON;
 }
 
-/* --- leaves and rows ------------------------------------------------------------------------------------------------ */
+/* --- leaves and rows
+ * ------------------------------------------------------------------------------------------------
+ */
 
 BUILTIN(iota) {
   int64_t n;
   if (!builtin_int(e, call, 0, "a size", &n)) return POISON;
-  if (n > INT32_MAX) return eval_error(e, call->at[0], "%lld does not fit in i32", (long long)n);
+  if (n > INT32_MAX)
+    return eval_error(e, call->at[0], "%lld does not fit in i32", (long long)n);
   if (!shape_check_size(e, call->at[0], 1, &n)) return POISON;
   Builder *b = trace_builder(e, call->loc);
   if (!b) return POISON;
   Type type = type_tensor(e->ir, PP_I32, 1, &n);
   Attr axis = {.name = "axis", .kind = ATTR_KIND_INT, .i = 0};
   Op op = ir_build(b, OP_IOTA, 0, NULL, 1, &type, 1, &axis);
-  return tensor_wrap(e, call->loc, op_is_null(op) ? (Value){0} : op_result(op, 0), false);
+  return tensor_wrap(e, call->loc,
+                     op_is_null(op) ? (Value){0} : op_result(op, 0), false);
 }
 
-/* Path of the instance, then the functions from there, then the occurrence: nothing that another line of the
- * source, a marker or a pass could change. */
+/* Path of the instance, then the functions from there, then the occurrence:
+ * nothing that another line of the source, a marker or a pass could change. */
 static int64_t random_key(Eval *e) {
   Str text = {0};
   str_printf(&text, "%s/", instance_path(e));
   int first = e->frames.n - 1;
-  while (first > 0 && e->frames.at[first - 1].instance == e->frames.at[first].instance) first--;
-  for (int i = first; i >= 0 && i < e->frames.n; i++) str_printf(&text, "%s/", e->frames.at[i].name ? e->frames.at[i].name : "");
+  while (first > 0 &&
+         e->frames.at[first - 1].instance == e->frames.at[first].instance)
+    first--;
+  for (int i = first; i >= 0 && i < e->frames.n; i++)
+    str_printf(&text, "%s/", e->frames.at[i].name ? e->frames.at[i].name : "");
   const char *path = eval_printf(e, "%s", str_text(&text));
   intptr_t occurrence = (intptr_t)map_get(&e->occurrences, path);
   map_put(e->arena, &e->occurrences, path, (void *)(occurrence + 1));
@@ -392,50 +497,69 @@ static int64_t random_key(Eval *e) {
 BUILTIN(random) {
   int rank;
   int64_t dims[PP_MAX_RANK];
-  if (!shape_from_list(e, call->v[0], call->at[0], false, &rank, dims)) return POISON;
+  if (!shape_from_list(e, call->v[0], call->at[0], false, &rank, dims))
+    return POISON;
   Builder *b = trace_builder(e, call->loc);
   if (!b) return POISON;
   if (e->trace->kind != TRACE_LOSS && e->trace->kind != TRACE_GENERATE)
-    return eval_error(e, call->loc, "'random' can't stand here: only the loss has random numbers");
+    return eval_error(
+        e, call->loc,
+        "'random' can't stand here: only the loss has random numbers");
   Type type = type_tensor(e->ir, PP_F32, rank, dims);
   Attr key = {.name = "key", .kind = ATTR_KIND_INT, .i = random_key(e)};
   Op op = ir_build(b, OP_RANDOM, 0, NULL, 1, &type, 1, &key);
-  return tensor_wrap(e, call->loc, op_is_null(op) ? (Value){0} : op_result(op, 0), false);
+  return tensor_wrap(e, call->loc,
+                     op_is_null(op) ? (Value){0} : op_result(op, 0), false);
 }
 
 BUILTIN(gather) {
   Value in[2];
-  Tensor *table = want_tensor(e, call, 0, &in[0]), *index = want_tensor(e, call, 1, &in[1]);
+  Tensor *table = want_tensor(e, call, 0, &in[0]),
+         *index = want_tensor(e, call, 1, &in[1]);
   if (!table || !index) return POISON;
-  if (type_rank(table->type) < 1) return eval_error(e, call->at[0], "'gather' takes rows of a table, but this is a scalar");
+  if (type_rank(table->type) < 1)
+    return eval_error(e, call->at[0],
+                      "'gather' takes rows of a table, but this is a scalar");
   if (type_dtype(index->type) != PP_I32)
-    return eval_error(e, call->at[1], "'gather' takes rows by an i32 tensor, not by %s", tensor_shape_text(e, index->type));
+    return eval_error(e, call->at[1],
+                      "'gather' takes rows by an i32 tensor, not by %s",
+                      tensor_shape_text(e, index->type));
   if (type_rank(index->type) + type_rank(table->type) - 1 > PP_MAX_RANK)
-    return eval_error(e, call->loc, "a tensor of more than %d axes", PP_MAX_RANK);
+    return eval_error(e, call->loc, "a tensor of more than %d axes",
+                      PP_MAX_RANK);
   Builder *b = trace_builder(e, call->loc);
   if (!b) return POISON;
   Op op = ir_build(b, OP_GATHER, 2, in, 0, NULL, 0, NULL);
-  return tensor_wrap(e, call->loc, op_is_null(op) ? (Value){0} : op_result(op, 0), false);
+  return tensor_wrap(e, call->loc,
+                     op_is_null(op) ? (Value){0} : op_result(op, 0), false);
 }
 
 static Val cast_number(Eval *e, const BuiltinCall *call, pp_dtype dtype) {
   Val x = call->v[0];
   double v = x.kind == VAL_BOOL ? (double)x.bool_value : val_number(x);
   switch (dtype) {
-    case PP_F64: return val_float(v);
-    case PP_F32: return val_float((double)(float)v);
-    case PP_BOOL: return val_bool(v != 0);
-    default: break;
+  case PP_F64:
+    return val_float(v);
+  case PP_F32:
+    return val_float((double)(float)v);
+  case PP_BOOL:
+    return val_bool(v != 0);
+  default:
+    break;
   }
-  if (!(fabs(v) < 9.2e18)) return eval_error(e, call->at[0], "this number does not fit in an int");
+  if (!(fabs(v) < 9.2e18))
+    return eval_error(e, call->at[0], "this number does not fit in an int");
   return x.kind == VAL_INT ? x : val_int((int64_t)v);
 }
 
 BUILTIN(cast) {
   Val d = call->v[1];
   if (any_poison(call)) return POISON;
-  if (d.kind != VAL_DTYPE) return eval_error(e, call->at[1], "'cast' needs a dtype, not %s", val_describe(e, d));
-  if (val_is_number(call->v[0]) || call->v[0].kind == VAL_BOOL) return cast_number(e, call, d.dtype);
+  if (d.kind != VAL_DTYPE)
+    return eval_error(e, call->at[1], "'cast' needs a dtype, not %s",
+                      val_describe(e, d));
+  if (val_is_number(call->v[0]) || call->v[0].kind == VAL_BOOL)
+    return cast_number(e, call, d.dtype);
   Value x;
   Tensor *t = want_tensor(e, call, 0, &x);
   if (!t) return POISON;
@@ -447,13 +571,16 @@ BUILTIN(cast) {
   return tensor_wrap(e, call->loc, ir_cast(b, x, d.dtype), false);
 }
 
-/* --- questions -------------------------------------------------------------------------------------------------------- */
+/* --- questions
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static const Tensor *asked(Eval *e, const BuiltinCall *call) {
   Val v = call->v[0];
   if (v.kind == VAL_TENSOR) return v.tensor;
   if (v.kind != VAL_POISON)
-    eval_error(e, call->at[0], "'%s' asks a tensor, not %s", builtin_name_of(call), val_describe(e, v));
+    eval_error(e, call->at[0], "'%s' asks a tensor, not %s",
+               builtin_name_of(call), val_describe(e, v));
   return NULL;
 }
 
@@ -461,7 +588,8 @@ BUILTIN(shape) {
   const Tensor *t = asked(e, call);
   if (!t) return POISON;
   Val list = list_new(e, type_rank(t->type));
-  for (int i = 0; i < type_rank(t->type); i++) list_push(e, list.list, val_int(type_dim(t->type, i)));
+  for (int i = 0; i < type_rank(t->type); i++)
+    list_push(e, list.list, val_int(type_dim(t->type, i)));
   return list;
 }
 
@@ -479,26 +607,40 @@ BUILTIN(name) {
   const Tensor *t = asked(e, call);
   if (!t) return POISON;
   if (t->param) return (Val){.kind = VAL_STRING, .string = t->param};
-  return eval_error(e, call->at[0], "only the parameter of an optimizer has a name");
+  return eval_error(e, call->at[0],
+                    "only the parameter of an optimizer has a name");
 }
 
-/* --- attention ----------------------------------------------------------------------------------------------------------- */
+/* --- attention
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
-static bool check_attention(Eval *e, const BuiltinCall *call, Tensor *const *t) {
+static bool check_attention(Eval *e, const BuiltinCall *call,
+                            Tensor *const *t) {
   for (int i = 0; i < 3; i++) {
     if (type_rank(t[i]->type) == 4 && type_is_real(t[i]->type)) continue;
-    eval_error(e, call->at[i], "'attention' works on float tensors [b, heads, t, d], not on %s", tensor_shape_text(e, t[i]->type));
+    eval_error(e, call->at[i],
+               "'attention' works on float tensors [b, heads, t, d], not on %s",
+               tensor_shape_text(e, t[i]->type));
     return false;
   }
   Type q = t[0]->type, k = t[1]->type, v = t[2]->type;
-  const char *qs = tensor_shape_text(e, q), *ks = tensor_shape_text(e, k), *vs = tensor_shape_text(e, v);
+  const char *qs = tensor_shape_text(e, q), *ks = tensor_shape_text(e, k),
+             *vs = tensor_shape_text(e, v);
   if (!type_equal(k, v)) {
-    eval_error(e, call->loc, "'attention': keys %s and values %s differ", ks, vs);
-  } else if (type_dtype(q) != type_dtype(k) || type_dim(q, 0) != type_dim(k, 0) || type_dim(q, 3) != type_dim(k, 3)) {
-    eval_error(e, call->loc, "'attention': queries %s and keys %s do not fit together", qs, ks);
+    eval_error(e, call->loc, "'attention': keys %s and values %s differ", ks,
+               vs);
+  } else if (type_dtype(q) != type_dtype(k) ||
+             type_dim(q, 0) != type_dim(k, 0) ||
+             type_dim(q, 3) != type_dim(k, 3)) {
+    eval_error(e, call->loc,
+               "'attention': queries %s and keys %s do not fit together", qs,
+               ks);
   } else if (type_dim(q, 1) % type_dim(k, 1) != 0) {
-    eval_error(e, call->loc, "'attention': %lld query heads are no multiple of %lld key heads", (long long)type_dim(q, 1),
-               (long long)type_dim(k, 1));
+    eval_error(
+        e, call->loc,
+        "'attention': %lld query heads are no multiple of %lld key heads",
+        (long long)type_dim(q, 1), (long long)type_dim(k, 1));
   } else {
     return true;
   }
@@ -511,15 +653,20 @@ BUILTIN(attention) {
   bool causal;
   for (int i = 0; i < 3; i++)
     if (!(t[i] = want_tensor(e, call, i, &in[i]))) return POISON;
-  if (!check_attention(e, call, t) || !builtin_bool(e, call, 3, false, &causal)) return POISON;
+  if (!check_attention(e, call, t) || !builtin_bool(e, call, 3, false, &causal))
+    return POISON;
   double scale = 1.0 / sqrt((double)type_dim(t[0]->type, 3));
   if (given(call, 4)) {
-    if (!val_is_number(call->v[4])) return eval_error(e, call->at[4], "'scale' is a number, not %s", val_describe(e, call->v[4]));
+    if (!val_is_number(call->v[4]))
+      return eval_error(e, call->at[4], "'scale' is a number, not %s",
+                        val_describe(e, call->v[4]));
     scale = val_number(call->v[4]);
   }
   Builder *b = trace_builder(e, call->loc);
   if (!b) return POISON;
-  Attr attrs[2] = {{.name = "scale", .kind = ATTR_KIND_FLOAT, .f = scale}, {.name = "causal", .kind = ATTR_KIND_UNIT}};
+  Attr attrs[2] = {{.name = "scale", .kind = ATTR_KIND_FLOAT, .f = scale},
+                   {.name = "causal", .kind = ATTR_KIND_UNIT}};
   Op op = ir_build(b, OP_ATTENTION, 3, in, 0, NULL, causal ? 2 : 1, attrs);
-  return tensor_wrap(e, call->loc, op_is_null(op) ? (Value){0} : op_result(op, 0), false);
+  return tensor_wrap(e, call->loc,
+                     op_is_null(op) ? (Value){0} : op_result(op, 0), false);
 }
