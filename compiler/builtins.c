@@ -82,9 +82,7 @@ const Builtin builtins[] = {
 };
 const int builtins_count = sizeof builtins / sizeof *builtins;
 
-/* --- names
- * ------------------------------------------------------------------------------------------------
- */
+/* --- names --- */
 
 static Val dtype_value(Eval *e, const char *name, Loc loc) {
   static const char *const unsupported[] = {"bf16", "f16", "i64"};
@@ -126,9 +124,7 @@ Val builtin_value(Eval *e, const char *name, Loc loc) {
   return v.kind != VAL_UNSET ? v : dtype_value(e, name, loc);
 }
 
-/* --- arguments
- * ----------------------------------------------------------------------------------------------
- */
+/* --- arguments --- */
 
 static int builtin_param(const Builtin *b, const char *name) {
   for (int i = 0; i < b->max; i++)
@@ -207,9 +203,7 @@ bool builtin_bool(Eval *e, const BuiltinCall *call, int i, bool otherwise,
   return false;
 }
 
-/* --- lists
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- lists --- */
 
 static List *want_list(Eval *e, const BuiltinCall *call, bool change) {
   Val v = call->v[0];
@@ -323,9 +317,7 @@ LIST_BUILTIN(sort) {
   return v;
 }
 
-/* --- numbers
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- numbers --- */
 
 static Val number_round(Eval *e, const BuiltinCall *call) {
   Val x = call->v[0];

@@ -8,9 +8,7 @@
 
 #include "compiler/eval.h"
 
-/* --- functions as values
- * -------------------------------------------------------------------------------
- */
+/* --- functions as values --- */
 
 Closure *closure_new(Eval *e, const AstFn *fn, Scope *scope) {
   Closure *closure = eval_alloc(e, sizeof *closure);
@@ -54,9 +52,7 @@ void call_leave(Eval *e) {
   e->frames.n--;
 }
 
-/* --- arguments
- * ---------------------------------------------------------------------------------------------
- */
+/* --- arguments --- */
 
 bool args_eval(Eval *e, AstArgs written, Scope *scope, Loc loc, Args *out) {
   if (e->n_values + written.n > EVAL_STACK_VALUES) {
@@ -246,9 +242,7 @@ bool bind_params(Eval *e, const AstParams *params, Args args,
   return ok && !e->stop;
 }
 
-/* --- calls
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- calls --- */
 
 static void watch_call(Eval *e, const Closure *closure, Args args) {
   const Closure *watched = e->watch.fn;
@@ -354,9 +348,7 @@ Val eval_call(Eval *e, const AstExpr *expr, Scope *scope) {
   return result;
 }
 
-/* --- statements
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- statements --- */
 
 Scope *frame_scope(Eval *e, Frame *frame) {
   if (!frame->own) {

@@ -59,9 +59,7 @@ static void eval_start(Eval *e, Ir *ir, const DslProgram *program,
   index_items(e);
 }
 
-/* --- the command line
- * ------------------------------------------------------------------------------------
- */
+/* --- the command line --- */
 
 /* Parses `value` as one expression; NULL after an error. */
 static const AstExpr *parse_value(Eval *e, const char *source,

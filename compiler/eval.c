@@ -19,9 +19,7 @@ static void check_budget(Eval *e, Loc loc) {
                e->depth);
 }
 
-/* --- names
- * ----------------------------------------------------------------------------------------
- */
+/* --- names --- */
 
 enum { CACHE_ITEM = -1 };
 
@@ -177,9 +175,7 @@ static Val eval_name(Eval *e, const AstExpr *expr, Scope *scope) {
               : eval_global(e, (AstExpr *)expr, scope);
 }
 
-/* --- numbers
- * ------------------------------------------------------------------------------------------
- */
+/* --- numbers --- */
 
 static Val int_overflow(Eval *e, Loc loc, AstOp op, int64_t a, int64_t b) {
   return eval_error(e, loc, "%lld %s %lld does not fit in 64 bits",
@@ -339,9 +335,7 @@ static Val eval_logic(Eval *e, const AstExpr *expr, Scope *scope) {
   return tensor_logic(e, expr->loc, op == AST_OR ? OP_OR : OP_AND, a, b);
 }
 
-/* --- lists
- * --------------------------------------------------------------------------------------------------
- */
+/* --- lists --- */
 
 bool range_bounds(Eval *e, const AstExpr *expr, Scope *scope, int64_t *out_a,
                   int64_t *out_b) {
@@ -432,9 +426,7 @@ static Val eval_index(Eval *e, const AstExpr *expr, Scope *scope) {
   }
 }
 
-/* --- members
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- members --- */
 
 Val eval_member_of(Eval *e, Instance *instance, const char *name, Loc loc) {
   Slot *slot = scope_own(instance->scope, name);
@@ -460,9 +452,7 @@ static Val eval_member(Eval *e, const AstExpr *expr, Scope *scope) {
   return eval_error(e, expr->loc, "%s has no members", val_describe(e, base));
 }
 
-/* --- the walker
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- the walker --- */
 
 static Val eval_operator(Eval *e, const AstExpr *expr, Scope *scope) {
   AstOp op = expr->binary.op;

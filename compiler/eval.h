@@ -25,9 +25,7 @@ typedef struct Builtin Builtin;
 typedef struct List List;
 typedef struct Param Param;
 
-/* --- values
- * ------------------------------------------------------------------------------------
- */
+/* --- values --- */
 
 typedef enum {
   VAL_POISON, /* after an error that was reported */
@@ -174,9 +172,7 @@ struct Param {
   VEC(Tensor *) read; /* per stage, NULL: not yet */
 };
 
-/* --- tracing
- * --------------------------------------------------------------------------------------
- */
+/* --- tracing --- */
 
 typedef enum {
   TRACE_LOSS,
@@ -202,9 +198,7 @@ typedef struct Guard {
   Tensor *const *allowed; /* … but these are its arguments */
 } Guard;
 
-/* --- the evaluator
- * -----------------------------------------------------------------------------------
- */
+/* --- the evaluator --- */
 
 typedef struct {
   Loc loc; /* of the call */
@@ -334,8 +328,7 @@ typedef enum {
   FLOW_STOP
 } Flow;
 
-/* --- value.c: values, lists, scopes, errors
- * ------------------------------------------------------------ */
+/* --- value.c: values, lists, scopes, errors --- */
 
 #define POISON ((Val){.kind = VAL_POISON})
 #define NONE ((Val){.kind = VAL_NONE})
@@ -391,9 +384,7 @@ void eval_fatal(Eval *e, Loc loc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void eval_stop(Eval *e);
 
-/* --- eval.c: expressions
- * ----------------------------------------------------------------------------------
- */
+/* --- eval.c: expressions --- */
 
 Val eval_expr(Eval *e, const AstExpr *expr, Scope *scope);
 Val eval_binary(Eval *e, Loc loc, AstOp op, Val a, Val b);
@@ -411,8 +402,7 @@ Val eval_member_of(Eval *e, Instance *instance, const char *name, Loc loc);
 bool range_bounds(Eval *e, const AstExpr *range, Scope *scope, int64_t *out_a,
                   int64_t *out_b);
 
-/* --- call.c: statements, functions
- * ------------------------------------------------------------------------ */
+/* --- call.c: statements, functions --- */
 
 Flow exec_block(Eval *e, const AstBlock *block, Scope *scope, Body *body);
 Flow exec_stmts(Eval *e, const AstBlock *block, Frame *frame);
@@ -450,9 +440,7 @@ frame_scope(Eval *e,
 bool call_enter(Eval *e, Loc loc, const char *name, Instance *instance);
 void call_leave(Eval *e);
 
-/* --- shapes.c
- * -----------------------------------------------------------------------------------------------
- */
+/* --- shapes.c --- */
 
 bool shape_match(Eval *e, const AstParam *param, Val v, Scope *scope,
                  Loc arg_loc);
@@ -464,9 +452,7 @@ bool shape_from_list(Eval *e, Val list, Loc loc, bool free, int *out_rank,
                      int64_t *out_dims);
 bool shape_check_size(Eval *e, Loc loc, int rank, const int64_t *dims);
 
-/* --- builtins.c
- * -----------------------------------------------------------------------------------------------
- */
+/* --- builtins.c --- */
 
 enum { BUILTIN_MAX_ARGS = 6 };
 typedef struct {
@@ -529,9 +515,7 @@ BUILTIN(action);
  * function. */
 const char *builtin_name_of(const BuiltinCall *call);
 
-/* --- tensors.c
- * --------------------------------------------------------------------------------------------------
- */
+/* --- tensors.c --- */
 
 /* The builder of the function that is traced, set to `loc`; NULL after an error
  * when none is. */
@@ -558,8 +542,7 @@ const char *tensor_shape_text(Eval *e, Type t);
 Trace *trace_open(Eval *e, TraceKind kind, const char *name, Loc loc);
 void trace_close(Eval *e, Trace *trace, Loc loc, int n, const Value *results);
 
-/* --- modules.c, derivative.c, optimizer.c, train.c
- * ---------------------------------------------------------------- */
+/* --- modules.c, derivative.c, optimizer.c, train.c --- */
 
 Instance *module_instantiate(Eval *e, const AstItem *item, Args args,
                              const char *path);

@@ -21,9 +21,7 @@ const char *instance_path(Eval *e) {
   return instance ? instance->path : "";
 }
 
-/* --- parameters
- * ------------------------------------------------------------------------------------------
- */
+/* --- parameters --- */
 
 BUILTIN(init) {
   const char *name = builtin_name_of(call);
@@ -173,9 +171,7 @@ Val source_read(Eval *e, Source *source, Loc loc) {
   return v;
 }
 
-/* --- members
- * ------------------------------------------------------------------------------------------------
- */
+/* --- members --- */
 
 /* The module that a member's call names: looked up outside the module first, so
  * that `mlp: mlp(d)` is fine. */
@@ -312,9 +308,7 @@ Instance *module_instantiate(Eval *e, const AstItem *item, Args args,
   return ok ? instance : NULL;
 }
 
-/* --- stages and outputs
- * -----------------------------------------------------------------------------------------
- */
+/* --- stages and outputs --- */
 
 Flow exec_stage_end(Eval *e, const AstStmt *s) {
   TraceKind kind = e->trace ? e->trace->kind : TRACE_NUMBERS;

@@ -69,9 +69,7 @@ bool clip_trace(Eval *e, Loc loc) {
   return trace_numbers(e, e->clip, "clip", "the clip's factor", false, loc);
 }
 
-/* --- the optimizer
- * --------------------------------------------------------------------------------------
- */
+/* --- the optimizer --- */
 
 typedef struct {
   const AstItem *item;

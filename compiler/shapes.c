@@ -33,9 +33,7 @@ bool shape_check_size(Eval *e, Loc loc, int rank, const int64_t *dims) {
   return true;
 }
 
-/* --- patterns
- * -------------------------------------------------------------------------------------------
- */
+/* --- patterns --- */
 
 typedef struct {
   const AstParam *param;
@@ -187,9 +185,7 @@ bool shape_match(Eval *e, const AstParam *param, Val v, Scope *scope,
   return ok;
 }
 
-/* --- shapes that are values
- * -----------------------------------------------------------------------------------
- */
+/* --- shapes that are values --- */
 
 static bool shape_dtype(Eval *e, const AstShape *shape, pp_dtype *out) {
   if (!shape->dtype.name) return true;

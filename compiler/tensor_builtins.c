@@ -44,9 +44,7 @@ static bool normalise_axis(Eval *e, Loc loc, int64_t axis, int rank, int *out) {
   return true;
 }
 
-/* --- elementwise
- * ------------------------------------------------------------------------------------------
- */
+/* --- elementwise --- */
 
 static const struct {
   const char *name;
@@ -193,9 +191,7 @@ BUILTIN(select) {
   return tensor_select(e, call->loc, call->v[0], call->v[1], call->v[2]);
 }
 
-/* --- reductions
- * ----------------------------------------------------------------------------------------------
- */
+/* --- reductions --- */
 
 typedef struct {
   int n;
@@ -307,9 +303,7 @@ BUILTIN(max) {
   return reduce(e, call, OP_REDUCE_MAX, 2, false);
 }
 
-/* --- movement
- * --------------------------------------------------------------------------------------------------
- */
+/* --- movement --- */
 
 enum { MAX_CONCAT = 4096 };
 
@@ -455,9 +449,7 @@ BUILTIN(reshape) {
            : POISON;
 }
 
-/* --- leaves and rows
- * ------------------------------------------------------------------------------------------------
- */
+/* --- leaves and rows --- */
 
 BUILTIN(iota) {
   int64_t n;
@@ -571,9 +563,7 @@ BUILTIN(cast) {
   return tensor_wrap(e, call->loc, ir_cast(b, x, d.dtype), false);
 }
 
-/* --- questions
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- questions --- */
 
 static const Tensor *asked(Eval *e, const BuiltinCall *call) {
   Val v = call->v[0];
@@ -611,9 +601,7 @@ BUILTIN(name) {
                     "only the parameter of an optimizer has a name");
 }
 
-/* --- attention
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- attention --- */
 
 static bool check_attention(Eval *e, const BuiltinCall *call,
                             Tensor *const *t) {

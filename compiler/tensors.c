@@ -10,8 +10,7 @@
 
 #include "compiler/eval.h"
 
-/* --- the function that is traced
- * ----------------------------------------------------------------------- */
+/* --- the function that is traced --- */
 
 static bool failed_before(const Eval *e, Loc loc) {
   for (int i = 0; i < e->reported.n; i++) {
@@ -136,9 +135,7 @@ void tensor_name(Eval *e, Val v, const char *name, int64_t since) {
   op_set_string(e->ir, op, "pp.name", name);
 }
 
-/* --- numbers that meet tensors
- * ------------------------------------------------------------------------------
- */
+/* --- numbers that meet tensors --- */
 
 static double round_to(double v, pp_dtype dtype) {
   return dtype == PP_F32 ? (double)(float)v : v;
@@ -175,9 +172,7 @@ Value tensor_constant(Eval *e, Loc loc, Val number, Type type) {
   return build_constant(e, b, number, type);
 }
 
-/* --- common dtype and shape
- * --------------------------------------------------------------------------------------
- */
+/* --- common dtype and shape --- */
 
 /* What several operands become: one dtype, one shape. */
 typedef struct {
@@ -317,9 +312,7 @@ Value tensor_as(Eval *e, Loc loc, Val v, Type type, const char *what) {
   return scalar ? ir_broadcast(b, ir_cast(b, x, type_dtype(type)), type) : x;
 }
 
-/* --- elementwise
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- elementwise --- */
 
 static bool wants_real(OpId op) {
   switch (op) {
@@ -501,9 +494,7 @@ Val tensor_select(Eval *e, Loc loc, Val c, Val a, Val b) {
   return tensor_wrap(e, loc, ir_map(builder, OP_SELECT, 3, in), common.number);
 }
 
-/* --- products
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- products --- */
 
 typedef struct {
   Value v;
@@ -622,9 +613,7 @@ Val tensor_matmul(Eval *e, Loc loc, Val a, Val b) {
                      false);
 }
 
-/* --- indexing
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- indexing --- */
 
 typedef struct {
   int64_t starts[PP_MAX_RANK], limits[PP_MAX_RANK];

@@ -10,8 +10,7 @@
 
 #include "compiler/eval.h"
 
-/* --- ints: ranks, microbatch, microbatches, steps
- * ---------------------------------------------------------- */
+/* --- ints: ranks, microbatch, microbatches, steps --- */
 
 static const struct {
   const char *name;
@@ -117,9 +116,7 @@ static bool run_settings(Eval *e, const AstTrain *train) {
   return ok;
 }
 
-/* --- dtype, seed, nonfinite
- * ------------------------------------------------------------------------------------
- */
+/* --- dtype, seed, nonfinite --- */
 
 static void run_dtype(Eval *e, const AstTrain *train) {
   const AstExpr *expr = entry_value(train, "dtype");
@@ -170,9 +167,7 @@ static const char *run_nonfinite(Eval *e, const AstTrain *train) {
   return "stop";
 }
 
-/* --- data
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- data --- */
 
 static const char *source_kind_name(pp_data_kind kind) {
   static const char *const names[] = {"bytes",    "tokens16",  "f32_file",
@@ -333,9 +328,7 @@ static void run_data(Eval *e, const AstTrain *train, Scope *scope) {
     report_unknown_data(e, e->options->data[i].name);
 }
 
-/* --- vocabularies
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- vocabularies --- */
 
 /* Follows an index back through ops that only move elements, to the data it
  * comes from. */
@@ -406,9 +399,7 @@ static void warn_unused_data(Eval *e) {
                    "the loss does not use data '%s'", e->sources.at[i]->name);
 }
 
-/* --- model, loss, generate
- * ------------------------------------------------------------------------------------------------
- */
+/* --- model, loss, generate --- */
 
 static void run_model(Eval *e, const AstTrain *train, Scope *scope) {
   const AstTrainEntry *entry = ast_train_find(train, "model");
@@ -576,9 +567,7 @@ static bool trace_generate(Eval *e, const AstTrain *train, Scope *scope) {
   return ok;
 }
 
-/* --- schedule and optimizer
- * --------------------------------------------------------------------------------------------------
- */
+/* --- schedule and optimizer --- */
 
 static const char *const schedule_presets[] = {"ranks", "stages",
                                                "microbatches"};
@@ -618,9 +607,7 @@ static void run_stages(Program *p, const AstTrain *train) {
     eval_note(e, e->last_stage_end, "the last stage_end is here");
 }
 
-/* --- the whole
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* --- the whole --- */
 
 static void set_attributes(Program *p, int64_t seed, const char *nonfinite) {
   Eval *e = &p->e;

@@ -10,9 +10,7 @@
 
 #include "compiler/eval.h"
 
-/* --- memory
- * ---------------------------------------------------------------------------------------
- */
+/* --- memory --- */
 
 void *eval_alloc(Eval *e, size_t size_bytes) {
   e->bytes += size_bytes;
@@ -33,9 +31,7 @@ const char *eval_printf(Eval *e, const char *format, ...) {
   return text;
 }
 
-/* --- texts
- * ------------------------------------------------------------------------------------------
- */
+/* --- texts --- */
 
 const char *tensor_shape_text(Eval *e, Type t) {
   return type_text(e->arena, t);
@@ -140,9 +136,7 @@ void val_print(Str *out, Val v, int depth) {
   }
 }
 
-/* --- equality
- * -----------------------------------------------------------------------------------------
- */
+/* --- equality --- */
 
 static bool numbers_equal(Val a, Val b) {
   if (a.kind == VAL_INT && b.kind == VAL_INT) return a.int_value == b.int_value;
@@ -185,9 +179,7 @@ bool val_equal(Eval *e, Loc loc, Val a, Val b, bool *out_equal) {
   return equal_at(e, loc, a, b, 0, out_equal);
 }
 
-/* --- lists
- * ----------------------------------------------------------------------------------------------
- */
+/* --- lists --- */
 
 enum { LIST_MAX = 1 << 26 };
 
@@ -222,9 +214,7 @@ void list_push(Eval *e, List *list, Val v) {
   list->at[list->head + list->n++] = v;
 }
 
-/* --- scopes
- * ------------------------------------------------------------------------------------------------
- */
+/* --- scopes --- */
 
 Scope *scope_push(Eval *e, Scope *parent) {
   Scope *scope;
@@ -284,9 +274,7 @@ Slot *scope_find(Scope *scope, const char *name, Loc at) {
   return NULL;
 }
 
-/* --- errors
- * --------------------------------------------------------------------------------------------------
- */
+/* --- errors --- */
 
 static bool loc_equal(Loc a, Loc b) {
   return a.file == b.file && a.line == b.line && a.col == b.col;
