@@ -459,6 +459,7 @@ static pp_status writer_open(pp_rank *rank, Writer *w, const char *path) {
   w->temporary = malloc(n);
   if (!w->temporary) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   snprintf(w->temporary, n, "%s.tmp-%ld", path, (long)getpid()); /* two jobs never share one */
+  atomic_store(&rank->temporary, w->temporary);
   w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   return w->fd >= 0 ? PP_OK : refuse_write(rank, w, "make a temporary file beside it");
 }
@@ -479,13 +480,15 @@ static pp_status writer_publish(pp_rank *rank, Writer *w) {
   w->fd = -1;
   if (closed != 0) return refuse_write(rank, w, "write");
   if (rename(w->temporary, w->path) != 0) return refuse_write(rank, w, "rename the temporary file");
+  atomic_store(&rank->temporary, NULL);
   free(w->temporary);
   w->temporary = NULL;
   sync_directory(w->path);
   return PP_OK;
 }
 
-static void writer_destroy(Writer *w) {
+static void writer_destroy(pp_rank *rank, Writer *w) {
+  atomic_store(&rank->temporary, NULL);
   if (w->fd >= 0) close(w->fd);
   if (w->temporary) unlink(w->temporary);
   free(w->temporary);
@@ -499,7 +502,7 @@ static pp_status save(pp_rank *rank, const char *path, What what, double divisor
   if (writes && status == PP_OK) status = write_header(rank, &w, what);
   if (status == PP_OK) status = gather_named(rank, what, sink_write, &w);
   if (writes && status == PP_OK) status = writer_publish(rank, &w);
-  if (writes) writer_destroy(&w);
+  if (writes) writer_destroy(rank, &w);
   PP_TRY(status);
   return rank->transport->barrier(rank); /* nobody goes on before the file is there */
 }

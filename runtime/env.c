@@ -9,17 +9,18 @@
 
 typedef struct {
   const char *title, *rank, *size;
-  const char *also; /* must be set too, or null */
+  const char *also;  /* must be set too, or null */
+  const char *local; /* number of ranks on this host, or null */
   const char *job[3]; /* variables that tell jobs apart */
 } Family;
 
-static const Family own_family = {"ppc run", "PPC_RANK", "PPC_RANKS", NULL, {"PPC_JOB", NULL, NULL}};
+static const Family own_family = {"ppc run", "PPC_RANK", "PPC_RANKS", NULL, NULL, {"PPC_JOB", NULL, NULL}};
 
 static const Family families[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", NULL, {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"}},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID", {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", NULL}},
-    {"PMI", "PMI_RANK", "PMI_SIZE", NULL, {"PMI_JOBID", NULL, NULL}},
+    {"torchrun", "RANK", "WORLD_SIZE", NULL, "LOCAL_WORLD_SIZE", {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"}},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID", "SLURM_STEP_TASKS_PER_NODE", {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL, "OMPI_COMM_WORLD_LOCAL_SIZE", {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", NULL}},
+    {"PMI", "PMI_RANK", "PMI_SIZE", NULL, "MPI_LOCALNRANKS", {"PMI_JOBID", NULL, NULL}},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -88,6 +89,52 @@ static void name_job(pp_launch *out_launch, const Search *s, const char *job, co
            (unsigned long long)mix);
 }
 
+/* --- one host ------------------------------------------------------------------------------------ */
+
+static int64_t parse_count(const char **at) {
+  int64_t value = 0;
+  if (**at < '0' || **at > '9') return -1;
+  for (; **at >= '0' && **at <= '9'; ++*at) {
+    value = value * 10 + (**at - '0');
+    if (value > INT32_MAX) return -1;
+  }
+  return value;
+}
+
+/* "2(x3),1": three nodes of two tasks and one of one. A plain number is one node. */
+int pp_parse_tasks_per_node(const char *text, int64_t *out_tasks, int64_t *out_nodes) {
+  *out_tasks = *out_nodes = 0;
+  for (;;) {
+    int64_t count = parse_count(&text), times = 1;
+    if (count < 0) return 0;
+    if (text[0] == '(' && text[1] == 'x') {
+      text += 2;
+      times = parse_count(&text);
+      if (times < 0 || *text++ != ')') return 0;
+    }
+    *out_tasks += count * times;
+    *out_nodes += times;
+    if (*out_tasks > INT32_MAX || *out_nodes > INT32_MAX) return 0;
+    if (!*text) return 1;
+    if (*text++ != ',') return 0;
+  }
+}
+
+/* Ranks share memory, so all must be on this host; said at once rather than after a time-out. */
+static int check_host(const Search *s, const Family *f) {
+  const char *local = f->local ? get(s, f->local) : NULL;
+  int64_t tasks, nodes;
+  if (!local) return 1;
+  if (!pp_parse_tasks_per_node(local, &tasks, &nodes)) {
+    snprintf(s->text, s->text_bytes, "%s=%.60s: not understood", f->local, local);
+    return 0;
+  }
+  if (nodes == 1 && tasks == s->program->n_ranks) return 1;
+  snprintf(s->text, s->text_bytes, "%s=%.60s: not all %d ranks are on one host, but they pass data in shared memory", f->local, local,
+           s->program->n_ranks);
+  return 0;
+}
+
 /* --- the search ---------------------------------------------------------------------------------- */
 
 static int accept(pp_launch *out_launch, const Search *s, const char *job, const Family *f, int rank) {
@@ -96,6 +143,7 @@ static int accept(pp_launch *out_launch, const Search *s, const char *job, const
              s->program->n_ranks, s->program->model, f->rank, rank, rank);
     return 0;
   }
+  if (!check_host(s, f)) return 0;
   out_launch->rank = rank;
   out_launch->n_ranks = s->program->n_ranks;
   name_job(out_launch, s, job, f);
@@ -158,33 +206,4 @@ int pp_launch_find(pp_launch *out_launch, const pp_program *program, const char 
   }
   if (!chosen) return refuse_nothing(&s);
   return accept(out_launch, &s, job, chosen, chosen_rank);
-}
-
-/* --- Slurm's counts ------------------------------------------------------------------------------- */
-
-static int64_t parse_count(const char **at) {
-  int64_t value = 0;
-  if (**at < '0' || **at > '9') return -1;
-  for (; **at >= '0' && **at <= '9'; ++*at) {
-    value = value * 10 + (**at - '0');
-    if (value > INT32_MAX) return -1;
-  }
-  return value;
-}
-
-int64_t pp_parse_tasks_per_node(const char *text) {
-  int64_t sum = 0;
-  for (;;) {
-    int64_t count = parse_count(&text), times = 1;
-    if (count < 0) return -1;
-    if (text[0] == '(' && text[1] == 'x') {
-      text += 2;
-      times = parse_count(&text);
-      if (times < 0 || *text++ != ')') return -1;
-    }
-    sum += count * times;
-    if (sum > INT32_MAX) return -1;
-    if (!*text) return sum;
-    if (*text++ != ',') return -1;
-  }
 }

@@ -91,11 +91,21 @@ static void numbers_are_whole(void) {
 }
 
 static void slurm_counts_are_parsed(void) {
-  CHECK(pp_parse_tasks_per_node("2(x3),1") == 7);
-  CHECK(pp_parse_tasks_per_node("1(x2)") == 2);
-  CHECK(pp_parse_tasks_per_node("4") == 4);
+  int64_t tasks, nodes;
+  CHECK(pp_parse_tasks_per_node("2(x3),1", &tasks, &nodes) && tasks == 7 && nodes == 4);
+  CHECK(pp_parse_tasks_per_node("1(x2)", &tasks, &nodes) && tasks == 2 && nodes == 2);
+  CHECK(pp_parse_tasks_per_node("4", &tasks, &nodes) && tasks == 4 && nodes == 1);
   static const char *const bad[] = {"", "(x2)", "2(x", "2(x3", "2(x3),", "4294967296", "2147483647(x2147483647)", "a", "1,,2", "1 "};
-  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) CHECK(pp_parse_tasks_per_node(bad[k]) == -1);
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) CHECK(!pp_parse_tasks_per_node(bad[k], &tasks, &nodes));
+}
+
+static void ranks_on_two_hosts_are_refused(void) {
+  CHECK(!find(1, 2, ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "2", "SLURM_STEP_ID", "0", "SLURM_STEP_TASKS_PER_NODE", "1(x2)")));
+  CHECK_TEXT(text, "SLURM_STEP_TASKS_PER_NODE=1(x2)");
+  CHECK(find(1, 2, ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "2", "SLURM_STEP_ID", "0", "SLURM_STEP_TASKS_PER_NODE", "2")));
+  CHECK(!find(1, 2, ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "2", "SLURM_STEP_ID", "0", "SLURM_STEP_TASKS_PER_NODE", "2(x")));
+  CHECK(!find(1, 2, ENV("RANK", "1", "WORLD_SIZE", "2", "LOCAL_WORLD_SIZE", "1")));
+  CHECK(find(1, 2, ENV("OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "2", "OMPI_COMM_WORLD_LOCAL_SIZE", "2")));
 }
 
 static void long_values_do_not_overflow(void) {
@@ -116,6 +126,7 @@ int main(void) {
   TEST(wrong_program_is_named);
   TEST(numbers_are_whole);
   TEST(slurm_counts_are_parsed);
+  TEST(ranks_on_two_hosts_are_refused);
   TEST(long_values_do_not_overflow);
   return test_failures != 0;
 }

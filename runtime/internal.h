@@ -72,8 +72,8 @@ typedef const char *pp_getenv_fn(const char *name, void *context);
 /* Finds rank and job from a launcher's variables. On an error writes a text and returns 0. */
 int pp_launch_find(pp_launch *out_launch, const pp_program *program, const char *job, pp_getenv_fn *get,
                    void *context, char *out_text, size_t text_bytes);
-/* Tasks per node as Slurm writes them, "2(x3),1": the sum, or -1. */
-int64_t pp_parse_tasks_per_node(const char *text);
+/* Tasks per node as Slurm writes them, "2(x3),1": the sum and the nodes. 0 when malformed. */
+int pp_parse_tasks_per_node(const char *text, int64_t *out_tasks, int64_t *out_nodes);
 
 /* --- board.c: the control block ----------------------------------------------------------------- */
 
@@ -111,6 +111,7 @@ typedef struct {
 typedef struct {
   _Atomic uint32_t claimed;
   int32_t reporter, exit_status;
+  uint64_t device, inode; /* the file that the reporter wrote to */
   char text[PP_FAILURE_BYTES];
 } pp_failure;
 
@@ -169,6 +170,8 @@ void pp_warn(const pp_rank *rank, const char *format, ...) PP_PRINTF(2, 3);
 /* Whether the job is to end: asked at every action. */
 int pp_failing(pp_rank *rank);
 int pp_exit_status(pp_rank *rank);
+/* Says it again when this rank's stderr is another file than the reporter's. */
+void pp_repeat_failure(pp_rank *rank);
 /* Ends the process where no status can be handed back (inside a task, from the watchdog). */
 _Noreturn void pp_leave(pp_rank *rank);
 void pp_signals_install(void);
@@ -338,6 +341,7 @@ struct pp_rank {
   uint32_t check_point, check_life; /* of a checking build */
   pp_source *sources;     /* [n_data] */
   pp_tensors *init;
+  _Atomic(char *) temporary; /* path of a file being written, removed when the process has to end */
   unsigned char *kept;    /* gradients kept for --save-gradients */
   int keeps;              /* this step keeps them */
   pp_log log;

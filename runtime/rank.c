@@ -91,7 +91,7 @@ static pp_status judge(pp_rank *rank) {
   int tells = program->rank == program->loss_rank;
   char text[512];
   if (control[PP_CONTROL_APPLY] != 0) return PP_OK;
-  if (control[PP_CONTROL_COUNT] == 0 && isfinite(control[PP_CONTROL_LOSS])) {
+  if (control[PP_CONTROL_COUNT] == 0) {
     if (tells) pp_warn(rank, "step %llu: no target is counted; parameters stay as they are", (unsigned long long)rank->step);
     return PP_OK;
   }
@@ -145,12 +145,12 @@ static pp_status finish(pp_rank *rank) {
   return PP_OK;
 }
 
-/* A rank spins only when each can have a core of its own: else a spinning rank takes the core of
- * the one that it waits for. */
+/* A rank spins for about as long as a futex takes, when each rank can have cores of its own; else a
+ * spinning rank takes the core of the one that it waits for. */
 static void choose_spins(pp_rank *rank) {
   cpu_set_t cpus;
   int n_cpus = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-  rank->spins = rank->program->n_ranks * rank->options->threads <= n_cpus ? 2000 : 50;
+  rank->spins = rank->program->n_ranks * rank->options->threads <= n_cpus ? 200 : 50;
 }
 
 static pp_status prepare(pp_rank *rank, void *segment) {
@@ -202,6 +202,7 @@ int pp_rank_run(const pp_program *program, const pp_options *options, const pp_t
   pp_status status = live(rank, segment);
   int exit_status = status == PP_OK ? PP_EXIT_FINE : pp_exit_status(rank);
   if (status == PP_OK && rank->log.failed) exit_status = PP_EXIT_FAILED;
+  if (exit_status != PP_EXIT_FINE) pp_repeat_failure(rank);
   rank_destroy(rank);
   free(rank);
   return exit_status;

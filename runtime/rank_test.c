@@ -274,6 +274,17 @@ static void crashes_and_exits_are_told_apart(void) {
   unsetenv("PP_TEST_EXIT_STEP");
 }
 
+static void each_file_of_errors_says_why(void) {
+  test_open_job(&job, 3);
+  job.own_errors = 1;
+  setenv("PP_TEST_BAD_STEP", "3", 1);
+  for (int r = 0; r < 3; r++) test_start_rank(&job, r, ARGUMENTS("--steps=9"));
+  unsetenv("PP_TEST_BAD_STEP");
+  test_wait(&job, 20);
+  test_close(&job);
+  CHECK(count_lines(job.err, "\n") == 3 && count_lines(job.err, "step 3: the gradient of w.2 (stage 2)") == 3);
+}
+
 static void a_stall_says_who_waits_for_what(void) {
   setenv("PP_TEST_LOST_RECEIVE", "1", 1);
   CHECK(run(2, ARGUMENTS("--steps=9", "--timeout=1")) == 4);
@@ -393,6 +404,7 @@ int main(int argc, char **argv) {
   TEST(a_stopped_rank_ends_the_others);
   TEST(signals_end_all_ranks);
   TEST(crashes_and_exits_are_told_apart);
+  TEST(each_file_of_errors_says_why);
   TEST(a_stall_says_who_waits_for_what);
   TEST(a_bad_index_stops_the_run);
   TEST(a_closed_output_hangs_nobody);

@@ -50,7 +50,8 @@ typedef struct {
   int n;
   pid_t pids[TEST_MAX_RANKS];
   int status[TEST_MAX_RANKS]; /* exit status, or 128 + signal; -1: still running */
-  char directory[64];         /* holds out.R and err.R */
+  char directory[64];         /* holds out.R and err.0, or err.R with own_errors */
+  int own_errors;             /* each rank's stderr is a file of its own */
   char out[TEST_TEXT_BYTES], err[TEST_TEXT_BYTES]; /* of all ranks, rank 0 first */
 } test_job;
 
@@ -68,7 +69,7 @@ static inline void test_nap(double seconds) {
 static inline void test_redirect(const test_job *job, const char *name, int r, int fd) {
   char path[128];
   snprintf(path, sizeof path, "%s/%s.%d", job->directory, name, r);
-  int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  int file = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
   if (file < 0 || dup2(file, fd) < 0) _exit(99);
   close(file);
 }
@@ -92,7 +93,7 @@ static inline void test_start_rank(test_job *job, int r, const char *const *argu
   setenv("PPC_JOB", job->directory + 5, 1);
   signal(SIGINT, SIG_DFL);
   test_redirect(job, "out", r, STDOUT_FILENO);
-  test_redirect(job, "err", r, STDERR_FILENO);
+  test_redirect(job, "err", job->own_errors ? r : 0, STDERR_FILENO);
   execv("/proc/self/exe", argv);
   _exit(98);
 }

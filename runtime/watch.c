@@ -87,6 +87,11 @@ static int claim(pp_rank *rank) {
 
 static void record(pp_rank *rank, int exit_status, const char *text) {
   pp_failure *failure = rank->failure;
+  struct stat st;
+  if (fstat(STDERR_FILENO, &st) == 0) {
+    failure->device = (uint64_t)st.st_dev;
+    failure->inode = (uint64_t)st.st_ino;
+  }
   snprintf(failure->text, sizeof failure->text, "%.*s", (int)sizeof failure->text - 1, text);
   failure->reporter = rank->program->rank;
   failure->exit_status = exit_status;
@@ -113,10 +118,12 @@ static void blame(pp_rank *rank, int culprit, const char *what) {
   pp_describe_place(&rank->slots[culprit], place, sizeof place);
   int32_t pid = atomic_load(&rank->slots[culprit].pid);
   const char *start = atomic_load(&rank->board->live) && isatty(STDERR_FILENO) ? "\n" : "";
-  int n = snprintf(line, sizeof line, "%sppc: rank %d (pid %d) %s at %s\n", start, culprit, (int)pid, what, place);
+  char text[PP_FAILURE_BYTES - 16];
+  snprintf(text, sizeof text, "rank %d (pid %d) %s at %s", culprit, (int)pid, what, place);
+  int n = snprintf(line, sizeof line, "%sppc: %s\n", start, text);
   ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
   (void)ignored;
-  record(rank, PP_EXIT_FAILED, line);
+  record(rank, PP_EXIT_FAILED, text);
 }
 
 int pp_failing(pp_rank *rank) {
@@ -139,9 +146,25 @@ int pp_exit_status(pp_rank *rank) {
   return PP_EXIT_FAILED;
 }
 
+/* Launchers can give each rank a file of its own: then each file says why its rank ended. */
+void pp_repeat_failure(pp_rank *rank) {
+  const pp_failure *failure = rank->failure;
+  struct stat st;
+  char line[PP_FAILURE_BYTES + 64];
+  if (atomic_load_explicit(&failure->claimed, memory_order_acquire) != 2 || failure->reporter == rank->program->rank) return;
+  if (fstat(STDERR_FILENO, &st) != 0 || !S_ISREG(st.st_mode)) return;
+  if ((uint64_t)st.st_dev == failure->device && (uint64_t)st.st_ino == failure->inode) return;
+  int n = snprintf(line, sizeof line, "ppc: rank %d ended: %s\n", rank->program->rank, failure->text);
+  ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
+  (void)ignored;
+}
+
 void pp_leave(pp_rank *rank) {
   int status = pp_exit_status(rank);
+  char *temporary = atomic_load(&rank->temporary);
   pp_log_close_line(rank);
+  pp_repeat_failure(rank);
+  if (temporary) unlink(temporary);
   if (rank->made_segment) unlink(rank->segment_path);
   if (rank->slot) atomic_store(&rank->slot->state, PP_STATE_FINISHED);
   _exit(status);
@@ -281,7 +304,7 @@ static void report_stall(Watch *w) {
   if (used >= sizeof text) used = sizeof text - 1;
   ssize_t ignored = write(STDERR_FILENO, text, used);
   (void)ignored;
-  record(rank, PP_EXIT_FAILED, text);
+  record(rank, PP_EXIT_FAILED, "no rank has moved for the whole time-out");
 }
 
 /* A stall: every rank waits or has left, at least one waits, and no count has changed for the whole time. */
