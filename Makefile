@@ -72,7 +72,7 @@ RUNITS    := $(patsubst %.c,$(B)/test/%,$(wildcard runtime/*_test.c runtime/tran
 
 $(B)/test/runtime/%: runtime/%.c $(RUNTIME)
 	@mkdir -p $(@D)
-	$(CC) -O2 -g $(WARN) -ffp-contract=off -I. -Iruntime -o $@ $< $(filter %.c,$(RUNTIME)) -lopenblas -ljansson -lcrypto -lm -lpthread
+	$(CC) -O2 -g $(WARN) -ffp-contract=off -fopenmp-simd -I. -Iruntime -o $@ $< $(filter %.c,$(RUNTIME)) -lopenblas -ljansson -lcrypto -lm -lpthread
 
 $(B)/test/%: %.c $(B)/libppc.a
 	@mkdir -p $(@D)

@@ -18,9 +18,9 @@
 #include "compiler/base/diag.h"
 
 enum {
-  BUFFER_BYTES = 64 << 10, /* of row buffers and accumulators on the stack */
+  BUFFER_BYTES = 64 << 10, /* of row buffers on the stack */
   MAX_SEGMENTS = 4096,     /* pieces of a nest, split where a concat or pad changes sides */
-  COLUMN_BYTES = 16 << 10  /* of one accumulator of columns */
+  COLUMN_BYTES = 64 << 10  /* of the accumulators of a nest of column sums: wide rows beat a small cache footprint */
 };
 
 typedef enum { CLASS_LEAF, CLASS_MAP, CLASS_REDUCE, CLASS_MOVE, CLASS_PRODUCT, CLASS_SPECIAL, CLASS_EFFECT, CLASS_STRUCT } OpClass;
@@ -1255,8 +1255,8 @@ static void print_columns(Emit *e, int lead, bool *done) {
     done[o] = true;
     if (element_bytes(output_type(e, o)->dtype) > largest) largest = 8;
   }
-  c.width = COLUMN_BYTES / 16 / largest;
-  if (c.n > 3) c.width /= 2;
+  int64_t most = COLUMN_BYTES / 16 / largest / c.n / 16 * 16, blocks = (c.columns + most - 1) / most;
+  c.width = ((c.columns + blocks - 1) / blocks + 15) / 16 * 16; /* blocks of nearly one width */
   if (c.width > c.columns) c.width = c.columns;
   Index kept[PP_MAX_RANK];
   column_blocks(e, &c, kept, 0);

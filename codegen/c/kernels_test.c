@@ -14,7 +14,7 @@
 #include "runtime/kernels/math.h"
 #include "runtime/kernels/reduce.h"
 
-static int n_passed, n_failed;
+static int n_failed;
 
 static uint64_t state = 42;
 static uint32_t next(void) {
@@ -43,7 +43,7 @@ static Build *start(Arena *arena, const char *name) {
 
 static PlanType shape(pp_dtype dtype, int rank, const int64_t *dims) {
   PlanType t = {.dtype = dtype, .rank = rank};
-  memcpy(t.dims, dims, sizeof *dims * (size_t)rank);
+  if (rank) memcpy(t.dims, dims, sizeof *dims * (size_t)rank);
   return t;
 }
 #define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
@@ -57,7 +57,7 @@ static int input(Build *b, pp_dtype dtype, int rank, const int64_t *dims) {
 
 static int node(Build *b, PlanOp op, PlanType type, int n_in, const int *in, PlanAttrs attrs) {
   int *copy = arena_alloc_array(b->arena, (size_t)n_in, sizeof *copy);
-  memcpy(copy, in, sizeof *in * (size_t)n_in);
+  if (n_in) memcpy(copy, in, sizeof *in * (size_t)n_in);
   b->nodes[b->kernel.n_nodes] = (PlanNode){.op = op, .n_in = n_in, .in = copy, .type = type, .attrs = attrs};
   return b->kernel.n_inputs + b->kernel.n_nodes++;
 }
@@ -329,7 +329,7 @@ typedef void Call(int number, void **a);
 
 static Call *compile(const char *dir, int level, const char *options) {
   char command[2000], path[300];
-  snprintf(path, sizeof path, "%s/k%d%d.so", dir, level, n_passed + n_failed);
+  snprintf(path, sizeof path, "%s/k%d%d.so", dir, level, n_failed);
   const char *march = level ? (level == 2 ? "-march=x86-64-v2" : level == 3 ? "-march=x86-64-v3" : "-march=x86-64-v4") : "";
   snprintf(command, sizeof command,
            "cd %s && ${CC:-cc} -std=c11 -Wall -Wextra -Werror %s -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp-simd %s -DPP_LEVEL=%d "
@@ -414,8 +414,7 @@ static void run_all(Arena *arena, Build **builds, int n, const char *what, const
     }
     for (int i = 0; i < n; i++) {
       bool ok = run_kernel(&kernels[i], i, call, what);
-      if (ok) n_passed++;
-      else n_failed++, failed = true;
+      if (!ok) n_failed++, failed = true;
     }
   }
   if (failed) printf("     the text is in %s\n", dir);
@@ -423,6 +422,7 @@ static void run_all(Arena *arena, Build **builds, int n, const char *what, const
   snprintf(command, sizeof command, "rm -rf %s", dir);
   if (!failed && !getenv("KEEP") && system(command)) exit(2);
   if (getenv("KEEP")) printf("%s: %s\n", what, dir);
+  if (!failed) printf("ok %s: %d kernels at %d levels\n", what, n, n_levels);
 }
 
 /* --- hand-built kernels ------------------------------------------------------------------------------------------ */
@@ -827,7 +827,6 @@ int main(int argc, char **argv) {
   test_hand_built(a);
   test_ops(a);
   arena_destroy(a);
-  test_random(argc > 2 ? atoi(argv[2]) : 200);
-  printf("%d passed, %d failed\n", n_passed, n_failed);
+  test_random(argc > 2 ? atoi(argv[2]) : 100);
   return n_failed != 0;
 }
