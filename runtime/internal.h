@@ -128,7 +128,7 @@ typedef struct {
   uint64_t plan_hash, size_bytes, creator_start;
   int32_t creator_pid, n_ranks;
   uint32_t n_transfers;
-  _Atomic uint32_t live; /* the log keeps a line open on a terminal */
+  _Atomic uint32_t line_is_open; /* the log's live line, on a terminal */
   char parameters_hash[65], optimizer_hash[65]; /* from rank 0 to the rank of the log */
   pp_failure failure;
 } pp_board;
@@ -260,7 +260,7 @@ void pp_sha256_finish(pp_sha256 *hash, char out_text[65]); /* and destroys it */
 /* --- log.c -------------------------------------------------------------------------------------- */
 
 typedef struct {
-  int live, json, quiet, line_open;
+  int live, json, quiet;
   int closed, failed; /* nobody reads it any more; for a reason that is a fault */
   uint64_t start_ns, shown_ns;
   char *line; /* under construction; large enough for a step's text */

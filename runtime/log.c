@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 void pp_format_real(double value, int is_f32, char out_text[PP_REAL_BYTES]) {
@@ -148,6 +149,13 @@ static void add_eta(pp_log *log, double seconds) {
   else add(log, "  ETA %lld:%02lld", s / 60, s % 60);
 }
 
+/* A line that wraps can't be written over. The first byte is the carriage return. */
+static void cut_to_terminal(pp_log *log) {
+  struct winsize size;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return;
+  if (log->used > size.ws_col) log->used = size.ws_col;
+}
+
 static void step_text(pp_rank *rank, int64_t step, const double *control, double work_per_s, double eta_s) {
   const pp_program *program = rank->program;
   pp_log *log = &rank->log;
@@ -163,8 +171,9 @@ static void step_text(pp_rank *rank, int64_t step, const double *control, double
   }
   add_rate(log, work_per_s, program->tokens_per_step > 0 ? "tokens" : "samples");
   add_eta(log, eta_s);
+  if (log->live) cut_to_terminal(log);
   add(log, log->live ? "\033[K" : "\n");
-  log->line_open = log->live;
+  if (log->live) atomic_store(&rank->board->line_is_open, 1);
 }
 
 /* On a terminal more than about ten lines a second only cost time; the last one is always shown. */
@@ -191,10 +200,9 @@ void pp_log_step(pp_rank *rank, int64_t step) {
   flush_line(rank);
 }
 
+/* Whoever writes a message to the same terminal may have ended the line already. */
 void pp_log_close_line(pp_rank *rank) {
-  if (rank->log.line_open) write_out(rank, "\n", 1);
-  rank->log.line_open = 0;
-  if (rank->board && rank->log.live) atomic_store(&rank->board->live, 0);
+  if (rank->log.live && atomic_exchange(&rank->board->line_is_open, 0)) write_out(rank, "\n", 1);
 }
 
 /* --- the end ------------------------------------------------------------------------------------ */
@@ -237,7 +245,6 @@ pp_status pp_log_create(pp_rank *rank) {
   log->line_bytes = line_bytes(rank);
   log->line = malloc(log->line_bytes);
   if (!log->line) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
-  atomic_store(&rank->board->live, (uint32_t)log->live);
   log->start_ns = pp_now_ns();
   return PP_OK;
 }

@@ -1,8 +1,9 @@
 /* Ranks as users run them: processes of the chain program (chain.h), their output, files and exit
  * statuses, and what happens when one of them is killed, stopped, starved or given bad input. */
-#include <sys/mount.h>
-#include <sched.h>
+#include <pty.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 
 #include "chain.h"
 #include "test.h"
@@ -325,6 +326,51 @@ static void a_closed_output_hangs_nobody(void) {
   test_close(&job);
 }
 
+/* --- a terminal ---------------------------------------------------------------------------------------- */
+
+/* One rank on a terminal of 40 columns; what it wrote there. number: a signal after a while, or 0. */
+static const char *on_a_terminal(const char *steps, int number, int *out_status) {
+  static char text[TEST_TEXT_BYTES];
+  struct winsize size = {.ws_row = 20, .ws_col = 40};
+  size_t used = 0;
+  int terminal, status;
+  pid_t pid = forkpty(&terminal, NULL, NULL, &size);
+  if (pid == 0) {
+    setenv("TEST_RANK", "0", 1);
+    setenv("TEST_RANKS", "1", 1);
+    setenv("PP_TEST_SLEEP_US", "1000", 1);
+    setenv("TERM", "xterm", 1);
+    execl("/proc/self/exe", "rank", steps, (char *)NULL);
+    _exit(98);
+  }
+  if (number) test_nap(0.4);
+  if (number) kill(pid, number);
+  for (ssize_t n; (n = read(terminal, text + used, sizeof text - 1 - used)) > 0;) used += (size_t)n;
+  text[used] = 0;
+  close(terminal);
+  waitpid(pid, &status, 0);
+  *out_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return text;
+}
+
+static void a_terminal_has_a_live_line(void) {
+  int status;
+  const char *text = on_a_terminal("--steps=60", 0, &status);
+  CHECK(status == 0);
+  CHECK(count_lines(text, "\n") == 1 && text[strlen(text) - 1] == '\n');
+  CHECK(count_lines(text, "\rstep ") >= 2 && count_lines(text, "\rstep ") < 60);
+  CHECK_TEXT(text, "step 60/60");
+  for (const char *at = text; (at = strstr(at, "\rstep ")); at++) CHECK(strcspn(at + 1, "\033") <= 39);
+}
+
+static void a_signal_ends_the_live_line(void) {
+  int status;
+  const char *text = on_a_terminal("--steps=100000", SIGINT, &status);
+  CHECK(status == 130);
+  const char *message = strstr(text, "\033[K\r\nppc: ended by Ctrl-C\r\n");
+  CHECK(message != NULL && message[strlen("\033[K\r\nppc: ended by Ctrl-C\r\n")] == 0);
+}
+
 /* --- small file systems (root only) ------------------------------------------------------------------- */
 
 static char small[64] = "/tmp/pp-small-XXXXXX";
@@ -408,6 +454,8 @@ int main(int argc, char **argv) {
   TEST(a_stall_says_who_waits_for_what);
   TEST(a_bad_index_stops_the_run);
   TEST(a_closed_output_hangs_nobody);
+  TEST(a_terminal_has_a_live_line);
+  TEST(a_signal_ends_the_live_line);
   if (!mkdtemp(small)) return 1;
   if (mount_small("size=1m")) {
     TEST(small_shared_memory_is_an_error);

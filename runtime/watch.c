@@ -53,10 +53,15 @@ void pp_describe_place(const pp_slot *slot, char *out_text, size_t text_bytes) {
            microbatch_text, line_name ? line_name : "line unknown");
 }
 
+/* What ends the live line, if this terminal shows one. */
+static const char *line_start(const pp_rank *rank) {
+  return rank->board && isatty(STDERR_FILENO) && atomic_exchange(&rank->board->line_is_open, 0) ? "\n" : "";
+}
+
 /* One write, so that lines of several ranks don't mix. */
 static void write_line(const pp_rank *rank, const char *text) {
   char line[PP_FAILURE_BYTES + 128];
-  const char *start = rank->board && atomic_load(&rank->board->live) && isatty(STDERR_FILENO) ? "\n" : "";
+  const char *start = line_start(rank);
   int n;
   if (rank->program->n_ranks > 1) {
     n = snprintf(line, sizeof line, "%sppc: rank %d: %s\n", start, rank->program->rank, text);
@@ -117,7 +122,7 @@ static void blame(pp_rank *rank, int culprit, const char *what) {
   if (!claim(rank)) return;
   pp_describe_place(&rank->slots[culprit], place, sizeof place);
   int32_t pid = atomic_load(&rank->slots[culprit].pid);
-  const char *start = atomic_load(&rank->board->live) && isatty(STDERR_FILENO) ? "\n" : "";
+  const char *start = line_start(rank);
   char text[PP_FAILURE_BYTES - 16];
   snprintf(text, sizeof text, "rank %d (pid %d) %s at %s", culprit, (int)pid, what, place);
   int n = snprintf(line, sizeof line, "%sppc: %s\n", start, text);
