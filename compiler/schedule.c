@@ -9,6 +9,12 @@
 
 enum { FEW = 4 }; /* errors of one kind that are worth printing */
 
+/* Errors of one kind. A line in a loop breaks a rule again and again: it is named once. */
+typedef struct {
+  int n;
+  Loc last;
+} Told;
+
 typedef struct {
   Ir *ir;
   Diag *diag;
@@ -20,6 +26,7 @@ typedef struct {
   int *position;     /* [list] place on its rank */
   int *stage_first;  /* [stage] index in the list + 1 of its first action */
   int n_errors;
+  Told ranges, places, repeats, mixed, forwards, inputs;
 } Check;
 
 static int *slot(const Check *c, int stage, pp_task_kind kind, int microbatch) {
@@ -33,6 +40,14 @@ static const ScheduledAction *found(const Check *c, int stage, pp_task_kind kind
 
 static int position_of(const Check *c, const ScheduledAction *a) { return c->position[a - c->list->at]; }
 
+/* Counts an error; true when it is worth printing. */
+static bool is_news(Check *c, Told *told, Loc loc) {
+  c->n_errors++;
+  bool same = told->n && told->last.file == loc.file && told->last.line == loc.line && told->last.col == loc.col;
+  told->last = loc;
+  return !same && told->n++ < FEW;
+}
+
 /* The line of the schedule that a reader follows: inside `rank { }`. */
 static Loc line_of(const ScheduledAction *a) { return a->caller.line ? a->caller : a->loc; }
 
@@ -42,12 +57,11 @@ static void note_caller(Check *c, const ScheduledAction *a) {
 
 /* --- each action by itself --------------------------------------------------------------------------- */
 
-static bool in_range(Check *c, const ScheduledAction *a, int *n_reported) {
+static bool in_range(Check *c, const ScheduledAction *a) {
   bool stage_ok = a->stage >= 0 && a->stage < c->t->n_stages;
   bool microbatch_ok = a->microbatch >= 0 && a->microbatch < c->t->n_microbatches;
   if (stage_ok && microbatch_ok) return true;
-  c->n_errors++;
-  if ((*n_reported)++ >= FEW) return false;
+  if (!is_news(c, &c->ranges, a->loc)) return false;
   const char *kind = tasks_kind_name(a->kind);
   if (!stage_ok)
     diag_error(c->diag, a->loc, "%s(%d, %d) on rank %d: stages run from 0 to %d", kind, a->stage, a->microbatch,
@@ -60,13 +74,12 @@ static bool in_range(Check *c, const ScheduledAction *a, int *n_reported) {
 }
 
 /* A stage lives on the rank that runs it first. */
-static bool on_its_rank(Check *c, const ScheduledAction *a, int *n_reported) {
+static bool on_its_rank(Check *c, const ScheduledAction *a) {
   int *first = &c->stage_first[a->stage];
   if (!*first) *first = (int)(a - c->list->at) + 1;
   const ScheduledAction *other = &c->list->at[*first - 1];
   if (other->rank == a->rank) return true;
-  c->n_errors++;
-  if ((*n_reported)++ >= FEW) return false;
+  if (!is_news(c, &c->places, a->loc)) return false;
   diag_error(c->diag, a->loc, "stage %d runs on rank %d (microbatch %d) and on rank %d: a stage lives on one rank",
              a->stage, a->rank, a->microbatch, other->rank);
   note_caller(c, a);
@@ -74,14 +87,13 @@ static bool on_its_rank(Check *c, const ScheduledAction *a, int *n_reported) {
   return false;
 }
 
-static void enter(Check *c, const ScheduledAction *a, int *n_reported) {
+static void enter(Check *c, const ScheduledAction *a) {
   int *at = slot(c, a->stage, a->kind, a->microbatch);
   if (!*at) {
     *at = (int)(a - c->list->at) + 1;
     return;
   }
-  c->n_errors++;
-  if ((*n_reported)++ >= FEW) return;
+  if (!is_news(c, &c->repeats, a->loc)) return;
   diag_error(c->diag, a->loc, "%s(%d, %d) runs twice on rank %d", tasks_kind_name(a->kind), a->stage, a->microbatch,
              a->rank);
   note_caller(c, a);
@@ -89,16 +101,15 @@ static void enter(Check *c, const ScheduledAction *a, int *n_reported) {
 }
 
 static void check_each(Check *c) {
-  int ranges = 0, places = 0, repeats = 0;
   int *n_on_rank = arena_alloc_array(c->arena, (size_t)c->t->n_ranks, sizeof *n_on_rank);
   for (int i = 0; i < c->list->n; i++) {
     const ScheduledAction *a = &c->list->at[i];
     if (a->rank < 0 || a->rank >= c->t->n_ranks || (int)a->kind >= (int)LOOP_KINDS)
       bug("scheduled action %d: rank %d, kind %d", i, a->rank, (int)a->kind);
     c->position[i] = n_on_rank[a->rank]++;
-    if (in_range(c, a, &ranges) && on_its_rank(c, a, &places)) enter(c, a, &repeats);
+    if (in_range(c, a) && on_its_rank(c, a)) enter(c, a);
   }
-  if (ranges || places) return; /* what is missing would follow from these */
+  if (c->n_errors) return; /* what is missing would follow from these */
   for (int r = 0; r < c->t->n_ranks; r++) {
     if (n_on_rank[r]) continue;
     c->n_errors++;
@@ -112,7 +123,6 @@ static void check_each(Check *c) {
 
 typedef struct {
   int missing[LOOP_KINDS], first_missing[LOOP_KINDS]; /* how many microbatches lack it, and the first */
-  int mixed, order, weight_order;                     /* errors so far */
 } StageCheck;
 
 static void missing(StageCheck *s, pp_task_kind kind, int microbatch) {
@@ -124,8 +134,7 @@ static void check_halves(Check *c, StageCheck *s, int stage, int m) {
   const ScheduledAction *input = found(c, stage, PP_BWD_INPUT, m), *weight = found(c, stage, PP_BWD_WEIGHT, m);
   const ScheduledAction *half = input ? input : weight;
   if (whole && half) {
-    c->n_errors++;
-    if (s->mixed++ >= FEW) return;
+    if (!is_news(c, &c->mixed, whole->loc)) return;
     diag_error(c->diag, whole->loc, "rank %d runs both bwd(%d, %d) and its %s half", whole->rank, stage, m,
                half->kind == PP_BWD_INPUT ? "input" : "weight");
     note_caller(c, whole);
@@ -139,10 +148,9 @@ static void check_halves(Check *c, StageCheck *s, int stage, int m) {
   }
 }
 
-static void check_before(Check *c, int *n_reported, const ScheduledAction *first, const ScheduledAction *then) {
+static void check_before(Check *c, Told *told, const ScheduledAction *first, const ScheduledAction *then) {
   if (!first || !then || position_of(c, first) < position_of(c, then)) return;
-  c->n_errors++;
-  if ((*n_reported)++ >= FEW) return;
+  if (!is_news(c, told, then->loc)) return;
   diag_error(c->diag, then->loc, "rank %d runs %s(%d, %d) before %s(%d, %d)", then->rank, tasks_kind_name(then->kind),
              then->stage, then->microbatch, tasks_kind_name(first->kind), first->stage, first->microbatch);
   note_caller(c, then);
@@ -160,8 +168,9 @@ static void report_missing(Check *c, const StageCheck *s, int stage) {
       diag_error(c->diag, c->schedule, "rank %d never runs %s(%d, %d): microbatch %d of stage %d is missing",
                  first->rank, name, stage, s->first_missing[kind], s->first_missing[kind], stage);
     else
-      diag_error(c->diag, c->schedule, "rank %d never runs %s(%d, %d), nor for %d other microbatches of stage %d",
-                 first->rank, name, stage, s->first_missing[kind], s->missing[kind] - 1, stage);
+      diag_error(c->diag, c->schedule, "rank %d never runs %s(%d, %d), nor for %d other microbatch%s of stage %d",
+                 first->rank, name, stage, s->first_missing[kind], s->missing[kind] - 1,
+                 s->missing[kind] == 2 ? "" : "es", stage);
     diag_note(c->diag, line_of(first), "rank %d runs stage %d here", first->rank, stage);
   }
 }
@@ -172,10 +181,10 @@ static void check_stage(Check *c, int stage) {
     const ScheduledAction *fwd = found(c, stage, PP_FWD, m);
     if (!fwd) missing(&s, PP_FWD, m);
     check_halves(c, &s, stage, m);
-    check_before(c, &s.order, fwd, found(c, stage, PP_BWD, m));
-    check_before(c, &s.order, fwd, found(c, stage, PP_BWD_INPUT, m));
+    check_before(c, &c->forwards, fwd, found(c, stage, PP_BWD, m));
+    check_before(c, &c->forwards, fwd, found(c, stage, PP_BWD_INPUT, m));
     const ScheduledAction *input = found(c, stage, PP_BWD_INPUT, m);
-    check_before(c, &s.weight_order, input ? input : fwd, found(c, stage, PP_BWD_WEIGHT, m));
+    check_before(c, &c->inputs, input ? input : fwd, found(c, stage, PP_BWD_WEIGHT, m));
   }
   report_missing(c, &s, stage);
 }
@@ -190,7 +199,8 @@ static void check_stages(Check *c) {
   if (!absent) return;
   c->n_errors++;
   if (absent == 1) diag_error(c->diag, c->schedule, "no rank runs stage %d", first_absent);
-  else diag_error(c->diag, c->schedule, "no rank runs stage %d, nor %d other stages", first_absent, absent - 1);
+  else diag_error(c->diag, c->schedule, "no rank runs stage %d, nor %d other stage%s", first_absent, absent - 1,
+                  absent == 2 ? "" : "s");
   diag_note(c->diag, c->schedule, "the model has %d stages (its `stage_end` markers + 1), the schedule runs %d of them",
             c->t->n_stages, c->t->n_stages - absent);
 }
@@ -215,7 +225,8 @@ static void check_accumulation_order(Check *c) {
                "stage %d adds the gradient of microbatch %d after that of %d: results equal one rank's within "
                "rounding, not to the bit",
                first->stage, first->microbatch, before->microbatch);
-  if (stages > 1) diag_note(c->diag, line_of(first), "%d other stages do so too", stages - 1);
+  if (stages == 2) diag_note(c->diag, line_of(first), "another stage does so too");
+  if (stages > 2) diag_note(c->diag, line_of(first), "%d other stages do so too", stages - 1);
 }
 
 /* --- the ops ------------------------------------------------------------------------------------------ */

@@ -567,7 +567,7 @@ static void broken_schedules_are_rejected(void) {
   Maker m = {&c, {0}};
   for (int s = 0; s < 2; s++)
     for (int i = 0; i < 2; i++) add(&m, s, PP_FWD, s, i), add(&m, s, PP_BWD, s, i);
-  reject(&c, m.list, "error: no rank runs stage 2, nor 1 other stages");
+  reject(&c, m.list, "error: no rank runs stage 2, nor 1 other stage");
 
   c = open_case(skip, 2, 3, 2);
   c.ranks = 2;
