@@ -156,6 +156,39 @@ static void wrong_weights_end_all_ranks_before_step_1(void) {
   unsetenv("PP_TEST_WIDTH");
 }
 
+/* Names and types as other programs write them: converted exactly, and a buffer too many is told, not an error. */
+static void other_float_types_are_read(void) {
+  static const char header[] =
+      "{\"w.0\":{\"dtype\":\"F16\",\"shape\":[2,2],\"data_offsets\":[0,8]},\"w.1\":{\"dtype\":\"BF16\",\"shape\":[2,2],"
+      "\"data_offsets\":[8,16]},\"w.2\":{\"dtype\":\"F64\",\"shape\":[2,2],\"data_offsets\":[16,48]},\"w.3\":{\"dtype\":\"F32\","
+      "\"shape\":[2,2],\"data_offsets\":[48,64]},\"attn.bias\":{\"dtype\":\"BOOL\",\"shape\":[8],\"data_offsets\":[64,72]}}";
+  static const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x7bff}, brains[] = {0x3f80, 0xc040, 0x0001, 0x7f7f};
+  static const double wide[] = {1, -0.1, 1e-50, 3};
+  static const float plain[] = {5, 6, 7, 8};
+  static const float expected[16] = {1, -2, 0x1p-24f, 65504, 1, -3, 0x1p-133f, 0x1.fep127f, 1, -0.1f, 0, 3, 5, 6, 7, 8};
+  char file[1024] = {0}, init[128], save[128];
+  size_t n = sizeof header - 1, at = 8 + n;
+  file[0] = (char)(n & 255);
+  file[1] = (char)(n >> 8);
+  memcpy(file + 8, header, n);
+  memcpy(file + at, halves, 8);
+  memcpy(file + at + 8, brains, 8);
+  memcpy(file + at + 16, wide, 32);
+  memcpy(file + at + 48, plain, 16);
+  write_text(saved[0], file, at + 72);
+  setenv("PP_TEST_WIDTH", "4", 1);
+  CHECK(run(2, ARGUMENTS("--steps=0", option(init, "--init", saved[0]), option(save, "--save", saved[1]))) == 0);
+  CHECK(count_lines(job.err, "\n") == 1);
+  CHECK_TEXT(job.err, "warning: ");
+  CHECK_TEXT(job.err, "1 tensors are not in the model and not read: attn.bias");
+  unsetenv("PP_TEST_WIDTH");
+  float values[16];
+  int fd = open(saved[1], O_RDONLY);
+  CHECK(pread(fd, values, sizeof values, lseek(fd, 0, SEEK_END) - (off_t)sizeof values) == (ssize_t)sizeof values);
+  close(fd);
+  CHECK(memcmp(values, expected, sizeof values) == 0);
+}
+
 static void wrong_options_and_launches_are_refused(void) {
   CHECK(run(1, ARGUMENTS("--nonsense")) == 2);
   CHECK(run(1, ARGUMENTS("--help")) == 0);
@@ -441,6 +474,7 @@ int main(int argc, char **argv) {
   TEST(saved_gradients_are_those_of_the_loss);
   TEST(wrong_data_end_all_ranks_before_step_1);
   TEST(wrong_weights_end_all_ranks_before_step_1);
+  TEST(other_float_types_are_read);
   TEST(wrong_options_and_launches_are_refused);
   TEST(missing_ranks_are_named);
   TEST(a_bad_norm_stops_all_ranks);
