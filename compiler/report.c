@@ -46,6 +46,7 @@ static int64_t mapped_bytes(const PlanRank *r) { return (int64_t)(r->arena_bytes
 typedef struct {
   int value, from, to, n;
   int64_t bytes; /* of one */
+  const char *name;
 } Route;
 
 static int by_route(const void *px, const void *py) {
@@ -55,18 +56,27 @@ static int by_route(const void *px, const void *py) {
   return x->value - y->value;
 }
 
-/* One entry per (value, from, to), sorted; the caller frees it. */
-static Route *sum_routes(const Plan *plan, int *out_n) {
+/* Values of one name (layers of one module) are one line for people. */
+static int by_name(const void *px, const void *py) {
+  const Route *x = px, *y = py;
+  if (x->from != y->from) return x->from - y->from;
+  if (x->to != y->to) return x->to - y->to;
+  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+  return strcmp(x->name, y->name);
+}
+
+/* One entry per route, sorted; the caller frees it. */
+static Route *sum_routes(const Plan *plan, int (*compare)(const void *, const void *), int *out_n) {
   Route *routes = calloc((size_t)plan->n_transfers + 1, sizeof *routes);
   if (!routes) bug("out of memory");
   for (int i = 0; i < plan->n_transfers; i++) {
     const PlanTransfer *t = &plan->transfers[i];
-    routes[i] = (Route){t->value, t->from, t->to, 1, t->size_bytes};
+    routes[i] = (Route){t->value, t->from, t->to, 1, t->size_bytes, plan->values[t->value]};
   }
-  qsort(routes, (size_t)plan->n_transfers, sizeof *routes, by_route);
+  qsort(routes, (size_t)plan->n_transfers, sizeof *routes, compare);
   int n = 0;
   for (int i = 0; i < plan->n_transfers; i++) {
-    if (n && by_route(&routes[n - 1], &routes[i]) == 0) routes[n - 1].n++;
+    if (n && compare(&routes[n - 1], &routes[i]) == 0) routes[n - 1].n++;
     else routes[n++] = routes[i];
   }
   *out_n = n;
@@ -129,17 +139,13 @@ static void put_stages(const Plan *plan, const PlanRank *r, Str *out) {
 
 static void put_memory(const Plan *plan, Str *out) {
   enum { WIDTH = 16 };
-  str_puts(out, "\nbytes per rank");
-  for (int c = 0; c < PP_CLASS_COUNT; c++) {
-    str_pad(out, ' ', c ? WIDTH - (int)strlen(class_names[c]) : WIDTH - (int)strlen(class_names[c]) - 6);
-    str_puts(out, class_names[c]);
-  }
-  str_puts(out, "          mapped   of it shared\n");
+  str_puts(out, "\nbytes   ");
+  for (int c = 0; c < PP_CLASS_COUNT; c++) str_printf(out, "%*s", WIDTH, class_names[c]);
+  str_printf(out, "%*s%*s\n", WIDTH, "mapped", WIDTH, "of it shared");
   for (int i = 0; i < plan->n_ranks; i++) {
     const PlanRank *r = &plan->ranks[i];
-    str_printf(out, "  rank %-3d", r->rank);
-    put_number(out, r->class_bytes[0], 15);
-    for (int c = 1; c < PP_CLASS_COUNT; c++) put_number(out, r->class_bytes[c], WIDTH);
+    str_printf(out, "rank %-3d", r->rank);
+    for (int c = 0; c < PP_CLASS_COUNT; c++) put_number(out, r->class_bytes[c], WIDTH);
     put_number(out, mapped_bytes(r), WIDTH);
     put_number(out, (int64_t)r->window_bytes, WIDTH);
     str_puts(out, "\n");
@@ -168,7 +174,7 @@ static void put_peaks(const Plan *plan, Str *out) {
 
 static void put_transfers(const Plan *plan, Str *out) {
   int n = 0;
-  Route *routes = sum_routes(plan, &n);
+  Route *routes = sum_routes(plan, by_name, &n);
   int64_t total = 0;
   for (int i = 0; i < n; i++) total += routes[i].n * routes[i].bytes;
   str_printf(out, "\n%d transfer%s a step, ", plan->n_transfers, plan->n_transfers == 1 ? "" : "s");
@@ -178,9 +184,9 @@ static void put_transfers(const Plan *plan, Str *out) {
   for (int i = 0; i < n && i < MANY; i++) {
     str_printf(out, "  rank %d to %d: %4d × ", routes[i].from, routes[i].to, routes[i].n);
     put_number(out, routes[i].bytes, 12);
-    str_printf(out, "  %s\n", plan->values[routes[i].value]);
+    str_printf(out, "  %s\n", routes[i].name);
   }
-  if (n > MANY) str_printf(out, "  and %d more values\n", n - MANY);
+  if (n > MANY) str_printf(out, "  and %d more kinds\n", n - MANY);
   free(routes);
 }
 
@@ -233,7 +239,7 @@ static json_t *json_ranks(const Plan *plan) {
 
 static json_t *json_transfers(const Plan *plan) {
   int n = 0;
-  Route *routes = sum_routes(plan, &n);
+  Route *routes = sum_routes(plan, by_route, &n);
   int64_t total = 0;
   json_t *o = json_object(), *values = json_array();
   for (int i = 0; i < n; i++) {

@@ -271,6 +271,11 @@ static void read_values(Tasks *t) {
   }
   for (int i = 0; i < t->n_tasks; i++) read_results(t, &t->tasks[i]);
   for (int i = 0; i < t->n_tasks; i++) read_uses(t, &t->tasks[i]);
+  for (int i = 0; i < t->n_values; i++) {
+    TaskValue *v = &t->values[i];
+    if (v->store == STORE_PARAMETER)
+      v->name = arena_printf(t->arena, "new %s (%s)", t->parameters[v->index].name, diag_loc_name(ir_diag(t->ir), v->loc));
+  }
 }
 
 /* --- frames ------------------------------------------------------------------------------------------ */
