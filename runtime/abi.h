@@ -16,7 +16,7 @@ typedef enum {
   PP_BWD_WEIGHT,
   PP_FINISH,     /* after the loop: tied gradients folded, squared norms */
   PP_DECIDE,     /* on the rank of the loss: loss, norm, one factor for all ranks */
-  PP_UPDATE,     /* scale once, optimizer step; skipped when the control vector says so */
+  PP_UPDATE,     /* scale once, optimizer step, in place; the runtime leaves it out when PP_CONTROL_APPLY is 0 */
   PP_REFRESH,    /* copies of tied parameters have arrived */
   PP_TASK_KIND_COUNT
 } pp_task_kind;

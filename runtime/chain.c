@@ -100,7 +100,6 @@ static void decide(const pp_call *c) {
 static void update(const pp_call *c) {
   const double *control = c->at[0];
   float *w = c->at[1], *dw = c->at[2], *m = c->at[3];
-  if (control[PP_CONTROL_APPLY] == 0) return;
   for (int64_t i = 0; i < chain.width; i++) {
     dw[i] *= (float)control[PP_CONTROL_FACTOR];
     m[i] = 0.5f * m[i] + dw[i];

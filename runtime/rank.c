@@ -42,6 +42,13 @@ static void note_place(pp_rank *rank, const pp_action *a) {
   atomic_store_explicit(&slot->moves, moves + 1, memory_order_relaxed);
 }
 
+/* Whether this step changes anything: optimizer tasks are left out as a whole, so that parameters and
+ * states keep their bits; what is sent of a parameter is sent from where it lies. */
+static int applies(const pp_rank *rank) {
+  const double *control = pp_address(rank, rank->program->control);
+  return control[PP_CONTROL_APPLY] != 0;
+}
+
 static pp_status run_action(pp_rank *rank, const pp_action *a, const pp_op **ops) {
   const pp_task *task = &rank->program->tasks[a->task];
   pp_call call = {rank->at + a->args, a->microbatch, a->first, rank};
@@ -49,7 +56,7 @@ static pp_status run_action(pp_rank *rank, const pp_action *a, const pp_op **ops
   PP_TRY(issue_all(rank, ops, a->n_before));
   if (rank->keeps && task->kind == PP_UPDATE) pp_gradients_keep(rank);
   pp_check_point(rank);
-  task->run(&call);
+  if (task->kind != PP_UPDATE || applies(rank)) task->run(&call);
   PP_TRY(issue_all(rank, ops, a->n_after));
   rank->transport->progress(rank);
   return pp_failing(rank) ? PP_STOPPED : PP_OK;

@@ -231,6 +231,11 @@ static void a_bad_loss_is_named_with_its_microbatch(void) {
 }
 
 static void a_step_without_targets_is_skipped(void) {
+  char init[128], after[128];
+  setenv("PP_TEST_NO_COUNT_STEP", "1", 1);
+  CHECK(run(2, ARGUMENTS("--steps=0", option(init, "--save", saved[0]))) == 0);
+  CHECK(run(2, ARGUMENTS("--steps=1", option(after, "--save", saved[1]))) == 0);
+  CHECK(same_files(saved[0], saved[1]));
   setenv("PP_TEST_NO_COUNT_STEP", "2", 1);
   CHECK(run(2, ARGUMENTS("--steps=3")) == 0);
   CHECK_TEXT(job.err, "step 2: no target is counted");
