@@ -248,22 +248,21 @@ static bool leaves_set(const Fuser *f, const Set *s, int node) {
   return false;
 }
 
-/* Inputs and outputs of the kernel. */
-static int count_pins(const Fuser *f, const Set *s) {
-  int pins = 0, weight = 0;
-  Ints seen = {0};
+/* True when the kernel would have more inputs and outputs than MAX_PINS. */
+static bool has_many_pins(const Fuser *f, const Set *s) {
+  int seen[MAX_PINS], n_seen = 0, n_outputs = 0;
   for (int i = 0; i < s->n; i++) {
-    pins += leaves_set(f, s, s->nodes[i]);
+    n_outputs += leaves_set(f, s, s->nodes[i]);
     const Uses *r = &f->reads[s->nodes[i]];
     for (int j = 0; j < r->n; j++) {
       bool known = contains(s, r->at[j].node);
-      for (int k = 0; k < seen.n && !known; k++) known = seen.at[k] == r->at[j].node;
+      for (int k = 0; k < n_seen && !known; k++) known = seen[k] == r->at[j].node;
       if (known) continue;
-      VEC_PUSH(f->t.arena, &seen, r->at[j].node);
-      pins++;
+      if (n_seen + n_outputs >= MAX_PINS) return true;
+      seen[n_seen++] = r->at[j].node;
     }
   }
-  return pins + weight;
+  return false;
 }
 
 /* Sums over leading axes: everything else feeds only them. */
@@ -356,7 +355,7 @@ static bool fits(Fuser *f, const Set *s) {
     }
     if (n > full) full = n;
   }
-  if (count_pins(f, s) > MAX_PINS) return false;
+  if (has_many_pins(f, s)) return false;
   if (columns) return rows == 0 && fits_columns(f, s, first);
   if (moves) return rows == 0 && fits_moves(f, s);
   if (rows) return fits_rows(f, s, full, rows);

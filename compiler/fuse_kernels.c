@@ -170,9 +170,10 @@ static const char *known_pattern(const Summary *s) {
   if (s->assigns) return n[OP_SQRT] ? (n[OP_DIV] >= 2 ? "adamw" : "update") : "sgd";
   if (s->n_columns) return s->n_maps ? "product_column_sums" : "column_sums";
   if (s->n_rows && n[OP_REDUCE_MAX] && n[OP_EXP]) return n[OP_LOG] ? "cross_entropy" : "softmax";
-  if (s->n_rows && n[OP_RSQRT]) return s->n_rows >= 2 ? "layer_norm" : "rms_norm";
+  if (s->n_rows && n[OP_RSQRT] && !s->backward) return s->n_rows >= 2 ? "layer_norm" : "rms_norm";
   if (s->n_rows && s->squares && !s->backward && type_rank(s->shape) > 0 && n[OP_CAST]) return "squared_norm";
-  if (s->n_rows >= 2 && s->backward) return "norm_grad";
+  if (s->n_rows >= 2 && s->backward) return "layer_norm_grad";
+  if (s->n_rows == 1 && s->backward && s->n_maps > 3) return n[OP_DIV] ? "rms_norm_grad" : "softmax_grad";
   if (s->n_rows == 0 && (n[OP_ERF] || n[OP_TANH]) && n[OP_MUL]) return "gelu";
   if (s->n_rows == 0 && n[OP_EXP] && n[OP_NEG] && n[OP_DIV]) return n[OP_MUL] ? "silu" : "sigmoid";
   if (s->n_rows == 0 && n[OP_SELECT] && n[OP_COMPARE]) return s->counts ? "cross_entropy" : n[OP_DIV] ? "dropout" : NULL;
@@ -182,13 +183,14 @@ static const char *known_pattern(const Summary *s) {
 /* "add_" before a pattern whose first op adds: a bias or a residual. */
 static bool begins_with_add(Maker *m) { return m->t->nodes[m->t->groups[m->group].nodes[0]].id == OP_ADD; }
 
+/* The ops of the group, each once, in the order in which they come. */
 static void append_ops(Maker *m, Str *name) {
   const FuseGroup *g = &m->t->groups[m->group];
-  OpId last = OP_NONE;
+  bool seen[OP_COUNT] = {false};
   for (int i = 0; i < g->n && name->length < MAX_NAME - 12; i++) {
     OpId id = m->t->nodes[g->nodes[i]].id;
-    if (id == last) continue;
-    last = id;
+    if (seen[id]) continue;
+    seen[id] = true;
     str_printf(name, "%s%s", name->length ? "_" : "", id == OP_REDUCE_SUM ? "sum" : id == OP_REDUCE_MAX ? "max" : op_name(id));
   }
 }
@@ -213,6 +215,7 @@ static const char *kernel_name(Maker *m, const Summary *s) {
     if (s->backward && !str_ends_with(pattern, "grad") && !s->n_columns) str_puts(&name, "_grad");
   } else {
     append_ops(m, &name);
+    if (s->backward && m->t->groups[m->group].n > 1) str_puts(&name, "_grad");
   }
   append_shape(&name, s->shape);
   Arena *a = m->t->arena;
