@@ -1,17 +1,15 @@
 /* Packing against its definition: random lives, no two items that live together overlap. */
 #include "compiler/layout.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+
+#include "compiler/base/test.h"
 
 static uint64_t state = 1;
 static int64_t random_below(int64_t n) {
   state = state * 6364136223846793005u + 1442695040888963407u;
   return (int64_t)((state >> 33) % (uint64_t)n);
 }
-
-static int failures;
-#define EXPECT(x) ((x) ? (void)0 : (void)(failures++, printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #x)))
 
 static int overlap(const LayoutItem *x, const LayoutItem *y) {
   int in_time = x->start <= y->end && y->start <= x->end;
@@ -28,8 +26,8 @@ static void see(void *context, int item, int earlier) {
   Seen *seen = context;
   seen->n_visits++;
   const LayoutItem *x = &seen->items[item], *y = &seen->items[earlier];
-  EXPECT(y->end < x->start);
-  EXPECT(x->offset < y->offset + y->size && y->offset < x->offset + x->size);
+  CHECK(y->end < x->start);
+  CHECK(x->offset < y->offset + y->size && y->offset < x->offset + x->size);
 }
 
 static void try_random(int n) {
@@ -40,11 +38,11 @@ static void try_random(int n) {
     items[i].end = items[i].start + random_below(n < 40 ? n : 40);
   }
   int64_t extent = layout_pack(items, n), bound = layout_peak(items, n, NULL);
-  EXPECT(extent >= bound);
-  EXPECT(extent <= 2 * bound);
+  CHECK(extent >= bound);
+  CHECK(extent <= 2 * bound);
   for (int i = 0; i < n; i++) {
-    EXPECT(items[i].offset >= 0 && items[i].offset + items[i].size <= extent);
-    for (int k = 0; k < i; k++) EXPECT(!overlap(&items[i], &items[k]));
+    CHECK(items[i].offset >= 0 && items[i].offset + items[i].size <= extent);
+    for (int k = 0; k < i; k++) CHECK(!overlap(&items[i], &items[k]));
   }
   Seen seen = {items, 0};
   layout_visit_earlier(items, n, see, &seen);
@@ -58,17 +56,28 @@ static void try_pipeline(int n, int depth) {
     items[2 * i] = (LayoutItem){.size = 1024, .start = 2 * i, .end = 2 * (i + depth) + 1};
     items[2 * i + 1] = (LayoutItem){.size = 4096, .start = 2 * i, .end = 2 * i};
   }
-  EXPECT(layout_pack(items, 2 * n) == layout_peak(items, 2 * n, NULL));
+  CHECK(layout_pack(items, 2 * n) == layout_peak(items, 2 * n, NULL));
   free(items);
 }
 
-int main(void) {
+static void random_items_do_not_overlap(void) {
   for (int k = 0; k < 200; k++) try_random(1 + (int)random_below(60));
   try_random(2000);
+}
+
+static void pipelines_meet_the_lower_bound(void) {
   try_pipeline(100, 4);
   try_pipeline(20000, 16);
+}
+
+static void nothing_takes_no_bytes(void) {
   LayoutItem none;
-  EXPECT(layout_pack(&none, 0) == 0);
-  printf("%s\n", failures ? "layout: FAILED" : "layout: passed");
-  return failures != 0;
+  CHECK(layout_pack(&none, 0) == 0);
+}
+
+int main(void) {
+  TEST(random_items_do_not_overlap);
+  TEST(pipelines_meet_the_lower_bound);
+  TEST(nothing_takes_no_bytes);
+  return test_end();
 }
