@@ -29,6 +29,8 @@ void emit_shape(Str *out, const PlanType *type);
 void emit_string(Str *out, const char *text);
 /* Text for the inside of a comment: no comment end, no line breaks. */
 void emit_comment(Str *out, const char *text);
+/* A whole comment from the current column on, broken at blanks so that it stays within EMIT_COLUMNS. */
+void emit_wrapped_comment(Str *out, const char *text);
 /* "1,234,567" */
 void emit_grouped(Str *out, uint64_t value);
 /* The column after the last line break. */

@@ -487,12 +487,22 @@ int main(void) {
   result(build_and_run(two), "two ranks build without warnings and train");
   result(shell(one, "grep '\"done\"' steps.json | grep -o '\"parameters\":\"[0-9a-f]*\"' >hash && grep -qF \"$(cat hash)\" ../two/steps.json%s", ""),
          "one and two ranks end with the same parameters");
-  result(shell(two, "grep -q 'fwd, stage 1, microbatch 0; expects h(0) from rank 0, h(1) from rank 0; waits for h from rank 0; mlp.pp:20' rank_1.c%s", ""),
+  result(shell(two, "grep -q -F '0: fwd(1, 0), mlp.pp:20; expects h(0) from rank 0' rank_1.c%s", ""),
          "a row of rank_1.c says what it waits for");
   result(shell(two, "make -j2 CHECK=1 WARN=-Werror OBJECT_CACHE=%s && CHECK=1 ./launch.sh --timeout=60", "$PWD/../objects"),
          "the checking build of two ranks runs clean");
+  result(shell(two, "sed -i.kept 's/memcpy(kept, control, 48)/memcpy(kept, control, 96)/' stage_1.c && make -j2 CHECK=1 OBJECT_CACHE=%s &&"
+                    " ! CHECK=1 ./launch.sh --timeout=60 && mv stage_1.c.kept stage_1.c", "$PWD/../objects"),
+         "a planted overflow is caught by the checking build");
+  result(shell(two, "grep -q '^  512, 18432, 9728, 12288, 19456, W + 1536,' rank_1.c &&"
+                    " sed -i.kept 's/^  512, 18432, 9728, 12288, 19456, W + 1536,/  0, 18432, 9216, 12288, 19456, W + 1536,/' rank_1.c &&"
+                    " make -j2 CHECK=1 OBJECT_CACHE=%s && ! CHECK=1 ./launch.sh --timeout=60 && mv rank_1.c.kept rank_1.c", "$PWD/../objects"),
+         "a planted stale read is caught by the checking build");
   result(shell(two, "make -j2 threads WARN=-Werror OBJECT_CACHE=%s && ./threads --timeout=60", "$PWD/../objects"),
          "all ranks as threads run clean");
+  result(shell(two, "sed -i.kept '/ready, rank->step/s/release/relaxed/; /flags->ready/s/acquire/relaxed/' runtime/transport/shm.c &&"
+                    " make -j2 threads OBJECT_CACHE=%s && ! ./threads --steps=60 --timeout=60", "$PWD/../objects"),
+         "a planted missing fence is caught among threads");
   if (!failures) shell("/tmp", "rm -rf '%s'", root);
   else printf("  see %s\n", root);
   arena_destroy(arena);

@@ -264,15 +264,20 @@ static void emit_clause(Rank *r, const Clause *c, int microbatch, int n, const P
 static void emit_action_comment(Rank *r, int i) {
   const PlanAction *a = &r->rank->actions[i];
   const PlanTask *task = task_of(r, a);
-  str_printf(r->out, "/* %d: %s, stage %d", i, emit_kind_word(task->kind), task->stage);
-  if (a->microbatch >= 0) str_printf(r->out, ", microbatch %d", a->microbatch);
+  Str text = {0}, *out = r->out;
+  r->out = &text;
+  str_printf(r->out, "%d: %s(%d", i, emit_kind_word(task->kind), task->stage);
+  if (a->microbatch >= 0) str_printf(r->out, ", %d", a->microbatch);
+  str_puts(r->out, ")");
+  if (a->line) str_printf(r->out, ", %s", a->line);
   for (size_t k = 0; k < sizeof clauses / sizeof *clauses; k++) {
     emit_clause(r, &clauses[k], a->microbatch, a->n_before, a->before);
     emit_clause(r, &clauses[k], a->microbatch, a->n_after, a->after);
   }
-  str_puts(r->out, "; ");
-  emit_comment(r->out, a->line);
-  str_puts(r->out, " */\n");
+  r->out = out;
+  emit_wrapped_comment(out, str_text(&text));
+  str_putc(out, '\n');
+  str_free(&text);
 }
 
 static void emit_actions(Rank *r) {
@@ -281,7 +286,7 @@ static void emit_actions(Rank *r) {
   for (int i = 0; i < r->plan->n_tasks; i++)
     if (r->local_task[i] >= 0 && strlen(r->plan->tasks[i].name) > width) width = strlen(r->plan->tasks[i].name);
   start_table(r, "task, microbatch, first of the step, its row in offsets, operations before and after it, line.\n"
-                 " * x(3): x of microbatch 3", "pp_action actions");
+                 " * bwd(2, 0): of stage 2 and microbatch 0, as in the schedule; x(3): x of microbatch 3", "pp_action actions");
   for (int i = 0; i < r->rank->n_actions; i++) {
     const PlanAction *a = &r->rank->actions[i];
     str_puts(r->out, "  {");
@@ -289,8 +294,8 @@ static void emit_actions(Rank *r) {
       str_putc(r->out, *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p);
     str_putc(r->out, ',');
     emit_to_column(r->out, (int)width + 5);
-    str_printf(r->out, "%2d, %d, %4u, %d, %d, %2u},", a->microbatch, a->first, r->args[i], a->n_before, a->n_after, r->lines[i]);
-    emit_to_column(r->out, (int)width + 31);
+    str_printf(r->out, "%2d, %d, %3u, %d, %d, %u},", a->microbatch, a->first, r->args[i], a->n_before, a->n_after, r->lines[i]);
+    emit_to_column(r->out, (int)width + 29);
     emit_action_comment(r, i);
   }
   end_table(r);
@@ -588,18 +593,22 @@ static void emit_main(Rank *r) {
 }
 
 void emit_rank(Arena *arena, const Plan *plan, const PlanRank *rank, EmitFiles *files) {
-  Str out = {0};
+  Str out = {0}, offsets = {0};
   Rank r = {.arena = arena, .plan = plan, .rank = rank, .out = &out};
   number_tasks(&r);
   number_transfers(&r);
   number_lines(&r);
   emit_head(&r);
   emit_tasks(&r);
+  r.out = &offsets; /* the actions need the rows' numbers, but the reader wants the actions first */
   emit_offsets(&r);
+  r.out = &out;
   emit_actions(&r);
   emit_ops(&r);
   emit_transfers(&r);
   emit_names(&r);
+  str_puts(&out, str_text(&offsets));
+  str_free(&offsets);
   emit_parameters(&r);
   emit_held(&r);
   emit_state_names(&r);

@@ -184,6 +184,7 @@ static void emit_pointer(Body *b, int i) {
   if (buffer->place == PLAN_FRAME) {
     const PlanField *fields = buffer->sub ? b->stage->weight_fields : b->stage->fields;
     str_printf(b->out, "%s->%s;", buffer->sub ? "weight_frame" : "frame", fields[buffer->index].name);
+    comment = fields[buffer->index].line;
   } else if (buffer->place == PLAN_SCRATCH) {
     str_printf(b->out, "(%s *)(workspace + %lld);", type, (long long)buffer->index);
   } else {
@@ -191,13 +192,12 @@ static void emit_pointer(Body *b, int i) {
     comment = a->comment;
   }
   emit_to_column(b->out, COMMENT_COLUMN);
-  str_puts(b->out, "/* ");
-  emit_shape(b->out, &buffer->type);
-  if (comment && comment[0]) {
-    str_putc(b->out, ' ');
-    emit_comment(b->out, comment);
-  }
-  str_puts(b->out, " */\n");
+  Str text = {0};
+  emit_shape(&text, &buffer->type);
+  if (comment && comment[0]) str_printf(&text, " %s", comment);
+  emit_wrapped_comment(b->out, str_text(&text));
+  str_putc(b->out, '\n');
+  str_free(&text);
 }
 
 /* Arguments in their order, then fields of the frames, then workspace. */
@@ -384,30 +384,40 @@ static void emit_operation(Body *b, const PlanStatement *s) {
   }
 }
 
+/* "nn.pp:26: y = add". The comment of a kernel ends with its lines: "add, y = mul (nn.pp:26, mlp.pp:9)". */
+static void statement_comment(Str *out, const PlanStatement *s) {
+  const char *what = s->comment ? s->comment : "", *lines = strrchr(what, '('), *line = s->line ? s->line : "";
+  size_t n = strlen(what);
+  if (s->op == PLAN_OP_KERNEL && lines && lines > what && n > 0 && what[n - 1] == ')') {
+    str_append(out, lines + 1, strlen(lines) - 2);
+    n = (size_t)(lines - what);
+    while (n > 0 && what[n - 1] == ' ') n--;
+  } else {
+    str_puts(out, line);
+  }
+  if (n > 0) str_puts(out, ": ");
+  str_append(out, what, n);
+}
+
 /* The comment stands behind the call when both fit into a line, else above it. */
 static void emit_statement(Body *b, const PlanStatement *s) {
-  Str comment = {0}, code = {0};
-  str_puts(&comment, "/* ");
-  emit_comment(&comment, s->line);
-  if (s->comment && s->comment[0]) {
-    str_putc(&comment, ' ');
-    emit_comment(&comment, s->comment);
-  }
-  str_puts(&comment, " */");
-  Str *out = b->out;
+  Str comment = {0}, code = {0}, *out = b->out;
+  statement_comment(&comment, s);
   str_puts(&code, "  ");
   b->out = &code;
   emit_operation(b, s);
   b->out = out;
-  int column = emit_column(&code) + 1;
-  if (column < COMMENT_COLUMN) column = COMMENT_COLUMN;
-  if (column + (int)comment.length > EMIT_COLUMNS) column = emit_column(&code) + 1;
-  if (column + (int)comment.length > EMIT_COLUMNS) {
-    str_printf(out, "  %s\n%s\n", str_text(&comment), str_text(&code));
+  int width = (int)comment.length + 6, end = emit_column(&code) + 1;
+  if (end + width <= EMIT_COLUMNS) {
+    emit_to_column(&code, COMMENT_COLUMN + width <= EMIT_COLUMNS ? COMMENT_COLUMN : end);
+    emit_wrapped_comment(&code, str_text(&comment));
+    str_puts(out, str_text(&code));
   } else {
-    emit_to_column(&code, column);
-    str_printf(out, "%s%s\n", str_text(&code), str_text(&comment));
+    str_puts(out, "  ");
+    emit_wrapped_comment(out, str_text(&comment));
+    str_printf(out, "\n%s", str_text(&code));
   }
+  str_putc(out, '\n');
   str_free(&comment);
   str_free(&code);
 }

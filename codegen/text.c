@@ -90,6 +90,29 @@ void emit_comment(Str *out, const char *text) {
   if (text[0] && text[strlen(text) - 1] == '*') str_putc(out, ' ');
 }
 
+void emit_wrapped_comment(Str *out, const char *text) {
+  Str clean = {0};
+  emit_comment(&clean, text);
+  int indent = emit_column(out) + 1;
+  str_puts(out, "/*");
+  for (const char *p = str_text(&clean); *p;) {
+    size_t blanks = strspn(p, " "), n = strcspn(p + blanks, " ");
+    if (n == 0) break;
+    bool is_last = p[blanks + n] == '\0';
+    int end = emit_column(out) + 1 + (int)n + (is_last ? 3 : 0);
+    if (end > EMIT_COLUMNS && emit_column(out) > indent + 2) {
+      str_putc(out, '\n');
+      str_pad(out, ' ', indent);
+      str_puts(out, "* ");
+    }
+    str_putc(out, ' ');
+    str_append(out, p + blanks, n);
+    p += blanks + n;
+  }
+  str_puts(out, " */");
+  str_free(&clean);
+}
+
 void emit_grouped(Str *out, uint64_t value) {
   char digits[32];
   int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
