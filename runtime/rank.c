@@ -79,13 +79,13 @@ static void describe_bad(const pp_rank *rank, char *out_text, size_t text_bytes)
   const double *losses = pp_address(rank, program->losses), *norms = pp_address(rank, program->norms);
   for (int i = 0; i < program->n_microbatches; i++) {
     if (isfinite(losses[i])) continue;
-    snprintf(out_text, text_bytes, "the loss of microbatch %d is %g", i, losses[i]);
+    snprintf(out_text, text_bytes, "the loss of microbatch %d is %g", i, isnan(losses[i]) ? (double)NAN : losses[i]);
     return;
   }
   for (int i = 0; i < program->n_parameters; i++) {
     if (isfinite(norms[i])) continue;
     snprintf(out_text, text_bytes, "the gradient of %s (stage %d) has a norm of %g", program->parameters[i].name,
-             program->parameters[i].owner_stage, sqrt(norms[i]));
+             program->parameters[i].owner_stage, isnan(norms[i]) ? (double)NAN : sqrt(norms[i]));
     return;
   }
   snprintf(out_text, text_bytes, "the gradient norm is not finite");

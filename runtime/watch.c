@@ -280,6 +280,8 @@ static void check_heart(Watch *w, int r, double elapsed_s) {
   snprintf(what, sizeof what, "%s for %.1f s",
            is_stopped(atomic_load(&slot->pid)) ? "has been stopped by a signal" : "has not answered", peer->silent_s);
   blame(w->rank, r, what);
+  /* A stopped process can't leave with the others, and its launcher would wait for it for ever. */
+  if (peer->pidfd >= 0) syscall(SYS_pidfd_send_signal, peer->pidfd, SIGKILL, NULL, 0);
 }
 
 static void check_peers(Watch *w, double elapsed_s) {
