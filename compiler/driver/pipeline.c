@@ -56,14 +56,24 @@ static void run_passes(Run *run, const DslProgram *text, const CompileOptions *o
   PASS("plan", (run->verify || ir_verify(ir)) && (p->plan = plan_build(ir, p->arena, options)) != NULL);
 }
 
-bool pipeline_run(Pipeline *p, const char *path, const CompileOptions *options, const char *last) {
+static bool run_loaded(Pipeline *p, const DslProgram *text, const CompileOptions *options, const char *last) {
   Run run = {.p = p, .verify = options->verify, .last = last};
-  enter(&run, "parse");
-  const DslProgram *text = dsl_load(p->arena, p->diag, path);
   if (!text || diag_error_count(p->diag) > 0) return false;
   p->ir = ir_create(p->arena, p->diag);
   run_passes(&run, text, options);
   return !run.failed;
+}
+
+bool pipeline_run(Pipeline *p, const char *path, const CompileOptions *options, const char *last) {
+  bug_set_pass("parse");
+  diag_start_phase(p->diag);
+  return run_loaded(p, dsl_load(p->arena, p->diag, path), options, last);
+}
+
+bool pipeline_run_text(Pipeline *p, const char *name, const char *text, const CompileOptions *options, const char *last) {
+  bug_set_pass("parse");
+  diag_start_phase(p->diag);
+  return run_loaded(p, dsl_load_text(p->arena, p->diag, name, text), options, last);
 }
 
 void pipeline_destroy(Pipeline *p) {

@@ -18,6 +18,8 @@ extern const char *const pipeline_passes[];
 /* Runs all passes on the model in `path`, or stops behind the pass `last` (null: all, and makes the plan).
  * False after errors, which stand in `diag`. */
 bool pipeline_run(Pipeline *p, const char *path, const CompileOptions *options, const char *last);
+/* The same for a text in memory; `name` stands for its path. */
+bool pipeline_run_text(Pipeline *p, const char *name, const char *text, const CompileOptions *options, const char *last);
 /* Takes a half-made one. The plan lives on in the arena. */
 void pipeline_destroy(Pipeline *p);
 

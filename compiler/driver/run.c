@@ -14,13 +14,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GRACE_S = 7, TERM_GRACE_S = 2 }; /* the ranks' own watch needs up to 5 s by default */
+/* Seconds that ranks get to end by themselves: after one gave up, it has told the others; after one died,
+ * their watch must find out, which takes up to 5 s by default. */
+enum { EXIT_GRACE_S = 3, DEATH_GRACE_S = 7, TERM_GRACE_S = 1 };
 
 typedef struct {
   const char *dir;
   int n_ranks, n_left;
   pid_t *pids;       /* [n_ranks], 0: has ended */
   int status;        /* for ppc: of the first that failed */
+  bool told;         /* a rank gave up by itself: it has said why */
+  int dead_rank, dead_signal; /* the first that died of a signal, 0: none did */
   int caught;        /* the first signal that ended the run, 0: none */
   double deadline_s; /* when the rest gets the next signal, 0: no deadline */
   int next_signal;
@@ -32,12 +36,14 @@ static double now_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Under nohup a hangup stays ignored, by ppc and the ranks. */
 static void watched_signals(sigset_t *out_set) {
+  struct sigaction hangup;
   sigemptyset(out_set);
   sigaddset(out_set, SIGCHLD);
   sigaddset(out_set, SIGINT);
   sigaddset(out_set, SIGTERM);
-  sigaddset(out_set, SIGHUP);
+  if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(out_set, SIGHUP);
 }
 
 /* --- starting -------------------------------------------------------------------------------------------- */
@@ -52,6 +58,8 @@ static void become_rank(Arena *arena, const Job *job, int rank, const Texts *arg
   setenv("PPC_RANK", arena_printf(arena, "%d", rank), 1);
   setenv("PPC_RANKS", arena_printf(arena, "%d", job->n_ranks), 1);
   setenv("PPC_JOB", name, 1);
+  signal(SIGINT, SIG_DFL); /* a script's background jobs ignore it; what ppc hands on must count */
+  signal(SIGTERM, SIG_DFL);
   sigprocmask(SIG_SETMASK, mask, NULL);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) return; /* ppc is gone already */
@@ -93,13 +101,14 @@ static void start_ranks(Arena *arena, Job *job, const Texts *arguments, const si
 
 /* --- ending ------------------------------------------------------------------------------------------------ */
 
-static int status_of(const Job *job, int rank, int status) {
+static int status_of(Job *job, int rank, int status) {
   if (WIFSIGNALED(status)) {
-    if (job->status == STATUS_FINE && !job->caught)
-      fprintf(stderr, "ppc: rank %d was ended by signal %d (%s)\n", rank, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    if (!job->dead_signal) job->dead_rank = rank;
+    if (!job->dead_signal) job->dead_signal = WTERMSIG(status);
     return STATUS_FAILED;
   }
   int code = WEXITSTATUS(status);
+  job->told |= code != 0;
   return code <= STATUS_FAILED ? code : STATUS_FAILED;
 }
 
@@ -109,7 +118,7 @@ static void rank_ended(Job *job, int rank, int wait_status) {
   job->n_left--;
   if (status == STATUS_FINE || job->status != STATUS_FINE) return;
   job->status = status;
-  if (job->deadline_s == 0) set_deadline(job, GRACE_S, SIGTERM);
+  if (job->deadline_s == 0) set_deadline(job, WIFSIGNALED(wait_status) ? DEATH_GRACE_S : EXIT_GRACE_S, SIGTERM);
 }
 
 static void reap(Job *job) {
@@ -133,7 +142,7 @@ static void end_signal(Job *job, int number) {
   }
   job->caught = number;
   signal_all(job, number);
-  set_deadline(job, GRACE_S, SIGKILL);
+  set_deadline(job, DEATH_GRACE_S, SIGKILL);
 }
 
 static void wait_for_event(Job *job, const sigset_t *set) {
@@ -161,5 +170,7 @@ int run_ranks(Arena *arena, const char *dir, int n_ranks, const Texts *arguments
   start_ranks(arena, &job, arguments, &before);
   while (job.n_left > 0) wait_for_event(&job, &watched);
   sigprocmask(SIG_SETMASK, &before, NULL);
+  if (job.dead_signal && !job.told && !job.caught)
+    fprintf(stderr, "ppc: rank %d was ended by signal %d (%s)\n", job.dead_rank, job.dead_signal, strsignal(job.dead_signal));
   return job.caught && job.status != STATUS_FINE ? 128 + job.caught : job.status;
 }
