@@ -444,6 +444,15 @@ static void close_task(Split *s, Task *t) {
   simplify_dead_ops(s->ir, t->func);
 }
 
+/* The parameter that takes this value; null: it is no new value of one. */
+static const char *assigned_parameter(Split *s, Value v) {
+  OpVec users = value_users(s->tmp, v);
+  for (int i = 0; i < users.n; i++)
+    if (op_id(users.at[i]) == OP_ASSIGN && !op_string(s->tmp, users.at[i], "state"))
+      return op_string(s->tmp, users.at[i], "param");
+  return NULL;
+}
+
 /* "x (gpt2.pp:31)" */
 static const char *name_of(Split *s, Value v) {
   Op op = value_owner(v);
@@ -453,6 +462,8 @@ static const char *name_of(Split *s, Value v) {
     what = arena_printf(s->tmp, "gradient of %s", op_string(s->tmp, op, "param"));
   else if (id == OP_OUTPUTS)
     what = arena_printf(s->tmp, "output %s", op_string(s->tmp, op, "output"));
+  else if (assigned_parameter(s, v))
+    what = arena_printf(s->tmp, "new %s", assigned_parameter(s, v));
   else if (!what)
     what = arena_printf(s->tmp, op_unit(op, "pp.backward") ? "adjoint: %s" : "%s", op_name(id));
   return arena_printf(s->tmp, "%s (%s)", what, diag_loc_name(ir_diag(s->ir), op_loc(s->ir, op)));
