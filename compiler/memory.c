@@ -396,15 +396,27 @@ static void post_all(Memory *m, Issues *issues) {
   }
 }
 
+/* An action of the runtime has room for 65535 operations behind it; a step of very many microbatches waits
+ * for the rest where the sends should be through. */
+enum { MANY_WAITS = 30000 };
+
+static int free_position(const Memory *m, const Transfer *x) {
+  int action = free_action(m, x);
+  return action < m->rank->n_actions ? action : m->rank->n_actions - 1;
+}
+
 /* Every send is waited for once: before its bytes are written again, else at the end of the step. */
 static void await_sends(Memory *m, Issues *issues) {
   const int *begin = &m->of_rank[m->first_of_rank[m->rank->rank]], *end = &m->of_rank[m->first_of_rank[m->rank->rank + 1]];
   for (const int *i = begin; i < end; i++)
     if (m->transfers[*i].from == m->rank->rank) m->waits[*i] = (Wait){issue_end(m->rank), -1};
   for (int i = 0; i < m->reuses.n; i++) note_waits(m, &m->reuses.at[i]);
+  int n_at_end = 0;
   for (const int *i = begin; i < end; i++) {
     if (m->transfers[*i].from != m->rank->rank) continue;
-    const Wait *wait = &m->waits[*i];
+    Wait *wait = &m->waits[*i];
+    bool at_end = wait->receive < 0 && wait->position == issue_end(m->rank);
+    if (at_end && n_at_end++ >= MANY_WAITS) wait->position = 2 * (int64_t)free_position(m, &m->transfers[*i]);
     if (wait->receive >= 0) issue_await_before_post(m->arena, issues, wait->position, *i, wait->receive);
     else issue_await(m->arena, issues, wait->position, PP_AWAIT_SEND, *i);
   }

@@ -356,6 +356,16 @@ static int add_buffer(Body *b, Value v, const char *name, Place p, int scratch) 
   return b->buffers.n - 1;
 }
 
+/* A buffer of that type at a place that is not workspace, -1. */
+static int find_buffer(const Body *b, Place p, Type type) {
+  PlanType wanted = plan_type(type);
+  for (int i = 0; i < b->buffers.n && p.place != PLAN_SCRATCH; i++) {
+    const PlanBuffer *x = &b->buffers.at[i];
+    if (same_place((Place){x->place, x->index, x->sub}, p) && !memcmp(&x->type, &wanted, sizeof wanted)) return i;
+  }
+  return -1;
+}
+
 static int new_scratch(Body *b, int64_t bytes) {
   VEC_PUSH(b->arena, &b->scratch, (Scratch){b->statements.n, b->statements.n, bytes});
   return b->scratch.n - 1;
@@ -378,9 +388,15 @@ static int make_buffer(Body *b, Value v) {
     p = (Place){x->place, x->index, x->sub};
     return add_buffer(b, v, name ? plan_identifier(b->arena, name) : x->name, p, b->scratch_of.at[base]);
   }
-  if (leaf_place(b, op, &p)) return add_buffer(b, v, result_name(b, op, k), p, -1);
   const Place *placed = ptrmap_get(&b->placed, v.ptr);
-  if (placed) return add_buffer(b, v, result_name(b, op, k), *placed, -1);
+  bool is_leaf = leaf_place(b, op, &p);
+  if (!is_leaf && placed) p = *placed;
+  if (is_leaf || placed) { /* one name for one place: an old value, and the new one that replaces it */
+    int have = p.place == PLAN_FRAME || p.place == PLAN_ARGUMENT ? -1 : find_buffer(b, p, value_type(v));
+    if (have < 0) return add_buffer(b, v, result_name(b, op, k), p, -1);
+    ptrmap_put(b->arena, &b->buffer_of, v.ptr, (void *)(intptr_t)(have + 1));
+    return have;
+  }
   int scratch = new_scratch(b, type_bytes(value_type(v)));
   return add_buffer(b, v, result_name(b, op, k), (Place){PLAN_SCRATCH, 0, 0}, scratch);
 }
@@ -396,13 +412,8 @@ static int buffer_for(Body *b, Value v) {
 
 /* A buffer that is no value of the function: an accumulator, the target of a copy, workspace. */
 static int place_buffer(Body *b, Place p, Type type, const char *name) {
-  for (int i = 0; i < b->buffers.n; i++) {
-    const PlanBuffer *x = &b->buffers.at[i];
-    PlanType wanted = plan_type(type);
-    if (same_place((Place){x->place, x->index, x->sub}, p) && p.place != PLAN_SCRATCH &&
-        !memcmp(&x->type, &wanted, sizeof wanted))
-      return i;
-  }
+  int have = find_buffer(b, p, type);
+  if (have >= 0) return have;
   PlanBuffer buffer = {plan_unique_name(b->arena, &b->names, name), plan_type(type), p.place, p.index, p.sub};
   need_argument(b, p, type);
   VEC_PUSH(b->arena, &b->buffers, buffer);
