@@ -327,7 +327,7 @@ struct pp_rank {
 
   uint64_t step;          /* being made, from 1 */
   uint64_t samples;       /* consumed before this step */
-  int64_t steps_done;
+  int64_t steps_done, updates; /* steps that were not skipped */
   uint32_t *posted;       /* transfers whose receive is posted and not yet pulled */
   uint32_t n_posted;
   uint64_t *arrived;      /* [n_transfers] step pulled last */

@@ -111,10 +111,16 @@ static pp_status judge(pp_rank *rank) {
   return rank->transport->barrier(rank); /* until the reason is on the board */
 }
 
+/* The optimizer's step counts the updates that were made: a skipped step leaves it as it was. */
+static int applies(const pp_rank *rank) {
+  const double *control = pp_address(rank, rank->program->control);
+  return control[PP_CONTROL_APPLY] != 0;
+}
+
 static pp_status make_step(pp_rank *rank) {
   const pp_program *program = rank->program;
   double *step = pp_address(rank, program->step);
-  *step = (double)rank->step;
+  *step = (double)(rank->updates + 1);
   atomic_store_explicit(&rank->slot->step, rank->step, memory_order_relaxed);
   rank->keeps = rank->kept && rank->step == (uint64_t)rank->options->steps;
   PP_TRY(pp_run_actions(rank));
@@ -122,6 +128,7 @@ static pp_status make_step(pp_rank *rank) {
   PP_TRY(judge(rank));
   rank->samples += (uint64_t)program->n_microbatches * (uint64_t)program->microbatch;
   rank->steps_done++;
+  rank->updates += applies(rank);
   if (program->rank == program->loss_rank) pp_log_step(rank, rank->steps_done);
   return PP_OK;
 }
