@@ -111,12 +111,6 @@ static pp_status judge(pp_rank *rank) {
   return rank->transport->barrier(rank); /* until the reason is on the board */
 }
 
-/* The optimizer's step counts the updates that were made: a skipped step leaves it as it was. */
-static int applies(const pp_rank *rank) {
-  const double *control = pp_address(rank, rank->program->control);
-  return control[PP_CONTROL_APPLY] != 0;
-}
-
 static pp_status make_step(pp_rank *rank) {
   const pp_program *program = rank->program;
   double *step = pp_address(rank, program->step);
@@ -128,7 +122,7 @@ static pp_status make_step(pp_rank *rank) {
   PP_TRY(judge(rank));
   rank->samples += (uint64_t)program->n_microbatches * (uint64_t)program->microbatch;
   rank->steps_done++;
-  rank->updates += applies(rank);
+  rank->updates += applies(rank); /* a skipped step leaves the optimizer's step as it was */
   if (program->rank == program->loss_rank) pp_log_step(rank, rank->steps_done);
   return PP_OK;
 }
