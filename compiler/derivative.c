@@ -130,7 +130,6 @@ static bool adjoints(Eval *e, const Stated *d, Val result, Value *out) {
                "a derivative returns one adjoint for each float tensor "
                "argument: here are %lld for %d",
                (long long)n, d->n_arguments);
-    eval_note(e, d->loc, "the function is called here");
     return false;
   }
   for (int i = 0; i < n; i++) {

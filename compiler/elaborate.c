@@ -64,16 +64,8 @@ static void eval_start(Eval *e, Ir *ir, const DslProgram *program,
 /* Parses `value` as one expression; NULL after an error. */
 static const AstExpr *parse_value(Eval *e, const char *source,
                                   const char *value) {
-  const char *text = eval_printf(e, "const value = %s;\n", value);
-  int file = diag_add_source(e->diag, source, text);
-  AstFile *parsed =
-      dsl_parse_with_names(e->arena, e->diag, (Map *)&e->program->names, file);
-  if (!parsed) return NULL;
-  if (parsed->items.n == 1 && parsed->items.at[0]->kind == ITEM_CONST)
-    return parsed->items.at[0]->value;
-  diag_error(e->diag, (Loc){0}, "%s: '%s' is not one expression", source,
-             value);
-  return NULL;
+  int file = diag_add_source(e->diag, source, value);
+  return dsl_parse_expr(e->arena, e->diag, (Map *)&e->program->names, file);
 }
 
 static void guess_consts(StrGuess *guess, const AstFile *file) {

@@ -259,9 +259,11 @@ static void member_element(Eval *e, const AstStmt *s, Frame *frame) {
   Slot *slot = scope_own(instance->scope, name.name);
   bool is_array =
       slot && slot->kind == SLOT_MEMBER && slot->value.kind == VAL_LIST;
+  if (slot && slot->value.kind == VAL_POISON) return;
   if (!is_array && !check_free(e, instance, name)) return;
   int64_t next = is_array ? slot->value.list->n : 0;
   if (i != next) {
+    if (!is_array) scope_declare(e, instance->scope, SLOT_MEMBER, name, POISON);
     eval_error(e, ast_expr_start(s->member.index),
                "element %lld of '%s' can't be made here: the next one is %lld",
                (long long)i, name.name, (long long)next);

@@ -27,7 +27,7 @@ static bool check_constant(Eval *e, Loc loc, Val v, const char *what,
   double x = val_number(v);
   if (isfinite(x) && (x > 0 || (zero_allowed && x == 0))) return true;
   eval_error(e, loc, "%s must be finite and %s, but it is %g", what,
-             zero_allowed ? "not negative" : "positive", x);
+             zero_allowed ? "not negative" : "positive", isnan(x) ? fabs(x) : x);
   return false;
 }
 

@@ -567,6 +567,20 @@ static bool trace_generate(Eval *e, const AstTrain *train, Scope *scope) {
   return ok;
 }
 
+/* Training doesn't call it, but a wrong name is told at once. */
+static void check_generate(Eval *e, const AstTrain *train, Scope *scope) {
+  const AstExpr *expr = entry_value(train, "generate");
+  if (!expr) return;
+  Val fn = eval_value(e, expr, scope);
+  if (fn.kind == VAL_POISON || fn.kind == VAL_CLOSURE ||
+      (fn.kind == VAL_INSTANCE && fn.instance->call))
+    return;
+  eval_error(e, ast_expr_start(expr),
+             "'generate' needs a function from i32[1, length] to logits, not "
+             "%s",
+             val_describe(e, fn));
+}
+
 /* --- schedule and optimizer --- */
 
 static const char *const schedule_presets[] = {"ranks", "stages",
@@ -676,6 +690,7 @@ bool train_run(Program *p) {
                                   : trace_loss(e, train, scope, true);
   p->n_stages = e->stage + 1;
   if (traced && next_entry(e)) run_stages(p, train);
+  if (traced && next_entry(e)) check_generate(e, train, scope);
   if (traced && !e->options->generate) warn_unused_data(e);
   if (!e->options->generate) run_update(e, train);
   if (next_entry(e))

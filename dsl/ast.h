@@ -370,6 +370,9 @@ AstFile *dsl_parse(Arena *arena, Diag *diag, int file_index);
 AstFile *dsl_parse_with_names(Arena *arena, Diag *diag, Map *names,
                               int file_index);
 
+// A source that is one expression, such as what an option says.
+AstExpr *dsl_parse_expr(Arena *arena, Diag *diag, Map *names, int source);
+
 // `ppc fmt`: the file as canonical text, comments kept. Printing is
 // idempotent, and parsing the text gives the same tree.
 void dsl_print(const AstFile *file, Str *out_text);

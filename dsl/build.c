@@ -406,6 +406,20 @@ static void collect_names(Arena *arena, AstFile *file) {
   }
 }
 
+AstExpr *dsl_parse_expr(Arena *arena, Diag *diag, Map *names, int source) {
+  int errors_before = diag_error_count(diag);
+  Loc start = {source, 1, 1};
+  AstFile *file = arena_alloc(arena, sizeof *file);
+  Parser p = {.arena = arena, .diag = diag, .names = names, .file = file,
+              .at = start, .token_end = start, .before_end = start,
+              .only_expr = true};
+  bool finished = dsl_run_parser(&p, diag_source_text(diag, source),
+                                 diag_source_length(diag, source));
+  if (!finished && diag_error_count(diag) == errors_before)
+    diag_error(diag, p.at, "this is not one expression");
+  return diag_error_count(diag) == errors_before ? p.expr : NULL;
+}
+
 AstFile *dsl_parse_with_names(Arena *arena, Diag *diag, Map *names,
                               int file_index) {
   int errors_before = diag_error_count(diag);

@@ -58,6 +58,7 @@ static void dsl_yyerror(const Loc *loc, Parser *p, void *scanner, const char *me
 }
 
 %token YYEOF 0 "end of file"
+%token EXPR_START
 %token <name> NAME "a name" INT "an int" FLOAT "a float" STRING "a string"
 %token <name> PARAM "param" STATE "state" OUTPUT "output" OVERLAP "overlap" RANK "rank"
 %token <name> SCHEDULE "schedule" OPTIMIZER "optimizer" TRAIN "train"
@@ -95,6 +96,7 @@ file: items ;
 items:
     %empty
   | items item              { VEC_PUSH(p->arena, &p->file->items, $2); }
+  | items EXPR_START expr   { p->expr = $3; }
   | items error ';'         { yyerrok; }
   | items error block       { yyerrok; }
   | items error '}'         { yyerrok; }
@@ -425,6 +427,11 @@ word: NAME | PARAM | STATE | OUTPUT | OVERLAP | RANK | SCHEDULE | OPTIMIZER | TR
 %%
 
 static int dsl_yylex(DSL_YYSTYPE *value, Loc *loc, Parser *p, void *scanner) {
+  if (p->only_expr && !p->started) {
+    p->started = true;
+    *loc = p->at;
+    return EXPR_START;
+  }
   p->before_end = p->token_end;
   int token = dsl_scan(value, loc, scanner);
   if (token == DSL_YYEOF) {
@@ -448,7 +455,7 @@ static void dsl_yyerror(const Loc *loc, Parser *p, void *scanner, const char *me
 // What the parser could have gone on with, folded into what a reader would
 // say: a thing that starts an expression is "an expression".
 typedef struct {
-  bool semicolon, name, expression, statement;
+  bool semicolon, name, expression, statement, declaration;
   yysymbol_kind_t others[4];
   int n_others;
 } Expected;
@@ -480,6 +487,7 @@ static Expected fold_expected(const yypcontext_t *context) {
   for (int i = 0; i < n; i++) {
     if (kinds[i] == YYSYMBOL_INT) expected.expression = true;
     if (kinds[i] == YYSYMBOL_RETURN) expected.statement = true;
+    if (kinds[i] == YYSYMBOL_USE) expected.declaration = true;
   }
   for (int i = 0; i < n; i++) {
     yysymbol_kind_t kind = kinds[i];
@@ -503,7 +511,7 @@ static void put_symbol(Str *out, yysymbol_kind_t kind) {
 
 static void put_found(Str *out, const Parser *p, yysymbol_kind_t found) {
   if (found == YYSYMBOL_YYEOF) {
-    str_puts(out, "the end of the file");
+    str_puts(out, p->only_expr ? "the end" : "the end of the file");
   } else if (p->token_length > 40) {
     put_symbol(out, found);
   } else {
@@ -526,11 +534,19 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parser *p, void *s
   Loc loc = *yypcontext_location(context);
   Expected expected = fold_expected(context);
   bool reserved = found >= YYSYMBOL_USE && found <= YYSYMBOL_INFINITY_WORD;
+  // Of a line with an unreadable part enough was said.
+  if (loc.line == p->broken_line || p->before_end.line == p->broken_line) return 0;
   Str text = {0};
   if (expected.semicolon && !expected.expression) {
     // The place is where the ';' is missing, not where that was noticed.
     loc = p->before_end;
     str_puts(&text, "expected ';' before ");
+    put_found(&text, p, found);
+  } else if (expected.declaration && p->only_expr) {
+    str_puts(&text, "expected the end before ");
+    put_found(&text, p, found);
+  } else if (expected.declaration) {
+    str_puts(&text, "expected a declaration (use, const, fn, module, schedule, optimizer or train) before ");
     put_found(&text, p, found);
   } else if (expected.statement) {
     bool at_end = found == YYSYMBOL_YYEOF;
@@ -553,6 +569,7 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parser *p, void *s
     put_found(&text, p, found);
   }
   diag_error(p->diag, loc, "%s", str_text(&text));
+  if (p->only_expr) p->broken_line = loc.line;
   str_free(&text);
   return 0;
 }

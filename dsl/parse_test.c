@@ -72,7 +72,7 @@ static const struct {
     {"fn f() { g(1; }", "t:1:13: error: expected ')' or ',' before ';'"},
     {"fn f() {", "t:1:9: error: expected '}' before the end of the file"},
     {"fn f() { { } }", "t:1:10: error: expected a statement before '{'"},
-    {"let a = 1;", "t:1:1: error: unexpected 'let'"},
+    {"let a = 1;", "t:1:1: error: expected a declaration (use, const, fn, module, schedule, optimizer or train) before 'let'"},
     {"const a = 0..1..2;", "t:1:15: error: expected ';' before '..'"},
     {"const a = 1 < 2 < 3;", "t:1:17: error: comparisons can't be chained"},
     {"const a = (1 < 2) == b;", ""},

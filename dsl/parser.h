@@ -23,6 +23,10 @@ typedef struct {
   const char *token_text;    // the last token, in that buffer
   int token_length;
   bool too_deep;   // said once for each file
+  int broken_line; // the last with something the scanner can't read
+  bool only_expr;  // the source is one expression
+  bool started;
+  AstExpr *expr;   // then that
 } Parser;
 
 // Scans and parses all of the text; false after a syntax error it couldn't

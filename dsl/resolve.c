@@ -46,6 +46,7 @@ typedef struct {
   int loops;        // around the statement, in the same function
   int blocks;       // around it, in the same declaration
   Map unknown;      // reported already, in this file
+  bool has_train;   // a second one was reported
 } Resolver;
 
 static void resolve_expr(Resolver *r, const AstExpr *expr);
@@ -834,7 +835,8 @@ static void resolve_item(Resolver *r, const AstItem *item) {
       resolve_decl(r, item, IN_OPTIMIZER);
       break;
     case ITEM_TRAIN:
-      resolve_train(r, item->train);
+      if (!r->has_train) resolve_train(r, item->train);
+      r->has_train = true;
       break;
     case ITEM_USE:
     case ITEM_COUNT:

@@ -52,7 +52,7 @@ schedule missing(ranks, stages, microbatches) {
     for i in 0..microbatches - 1 + r { bwd(r, i); }
   }
 }
-// MISSING: --schedule:1:15: error: rank 0 never runs bwd(0, 2): microbatch 2 of stage 0 is missing
+// MISSING: --schedule:1:1: error: rank 0 never runs bwd(0, 2): microbatch 2 of stage 0 is missing
 // MISSING: broken.pp:51:5: note: rank 0 runs stage 0 here
 
 schedule absent(ranks, stages, microbatches) {

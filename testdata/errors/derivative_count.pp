@@ -1,0 +1,31 @@
+// One adjoint for each float tensor argument.
+//
+// RUN: %ppc check %s 2>%t; test $? -eq 1 && %FileCheck --implicit-check-not=error: <%t
+use nn; use optim; use schedules;
+
+fn f(x, z) { return x * z; } derivative (y, dy) {
+  return dy;
+}
+
+module net(d) {
+  param w: [d] = ones;
+  fn (x: [b, d]) {
+    let y = f(x, x);
+    return mean(x * w);
+  }
+}
+
+train {
+  model     net = net(8);
+  batch     microbatch = 4, microbatches = 2;
+  data      x = synthetic(8);
+  loss      net(x);
+  ranks     1;
+  schedule  gpipe;
+  optimizer sgd(lr = constant(0.1));
+  steps     1;
+}
+
+// CHECK: derivative_count.pp:7:3: error: a derivative returns one adjoint for each float tensor argument: here are 1 for 2
+// CHECK: derivative_count.pp:13:13: note: in the call of 'f' here
+// CHECK: derivative_count.pp:22:13: note: in the call of 'net' here

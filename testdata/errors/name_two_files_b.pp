@@ -1,0 +1,2 @@
+// Used by name_two_files.pp.
+fn both() { return 2; }

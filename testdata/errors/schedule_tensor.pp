@@ -1,0 +1,36 @@
+// A schedule makes no tensors.
+//
+// RUN: %ppc check %s 2>%t; test $? -eq 1 && %FileCheck --implicit-check-not=error: <%t
+use nn; use optim; use schedules;
+
+schedule mine(ranks, stages, microbatches) {
+  rank r {
+    let t = random([3]);
+    for i in 0..microbatches { fwd(r, i); bwd(r, i); }
+  }
+}
+
+module net(d) {
+  h[2]: linear(d, d);
+  fn (x: [b, d]) {
+    for i in 0..2 {
+      x = h[i](x);
+      if i + 1 < 2 { stage_end; }
+    }
+    return mean(x);
+  }
+}
+
+train {
+  model     net = net(8);
+  batch     microbatch = 4, microbatches = 2;
+  data      x = synthetic(8);
+  loss      net(x);
+  ranks     2;
+  schedule  mine;
+  optimizer sgd(lr = constant(0.1));
+  steps     1;
+}
+
+// CHECK: schedule_tensor.pp:8:13: error: tensors can't be computed here, only where the loss, a rate or an update is traced
+// CHECK: schedule_tensor.pp:30:13: note: in the call of 'mine' here

@@ -1,0 +1,23 @@
+// `generate` is a function.
+//
+// RUN: %ppc check %s 2>%t; test $? -eq 1 && %FileCheck --implicit-check-not=error: <%t
+use nn; use optim; use schedules;
+
+module net(d) {
+  param w: [d] = ones;
+  fn (x: [b, d]) { return mean(x * w); }
+}
+
+train {
+  model     net = net(8);
+  batch     microbatch = 4, microbatches = 2;
+  data      x = synthetic(8);
+  loss      net(x);
+  ranks     1;
+  schedule  gpipe;
+  optimizer sgd(lr = constant(0.1));
+  generate  net.w;
+  steps     1;
+}
+
+// CHECK: train_generate_kind.pp:19:17: error: parameter 'w' can only be read inside a function that the loss calls

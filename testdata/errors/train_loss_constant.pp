@@ -1,0 +1,22 @@
+// A loss that is no tensor.
+//
+// RUN: %ppc check %s 2>%t; test $? -eq 1 && %FileCheck --implicit-check-not=error: <%t
+use nn; use optim; use schedules;
+
+module net(d) {
+  param w: [d] = ones;
+  fn (x: [b, d]) { return 3.0; }
+}
+
+train {
+  model     net = net(8);
+  batch     microbatch = 4, microbatches = 2;
+  data      x = synthetic(8);
+  loss      net(x);
+  ranks     1;
+  schedule  gpipe;
+  optimizer sgd(lr = constant(0.1));
+  steps     1;
+}
+
+// CHECK: train_loss_constant.pp:15:13: error: the loss must be a scalar tensor, not the float 3.0

@@ -1,0 +1,23 @@
+// The loss is one number.
+//
+// RUN: %ppc check %s 2>%t; test $? -eq 1 && %FileCheck --implicit-check-not=error: <%t
+use nn; use optim; use schedules;
+
+module net(d) {
+  param w: [d] = ones;
+  fn (x: [b, d]) { return x * w; }
+}
+
+train {
+  model     net = net(8);
+  batch     microbatch = 4, microbatches = 2;
+  data      x = synthetic(8);
+  loss      net(x);
+  ranks     1;
+  schedule  gpipe;
+  optimizer sgd(lr = constant(0.1));
+  steps     1;
+}
+
+// CHECK: train_loss_shape.pp:15:13: error: the loss must be a scalar tensor, not the tensor f32[4, 8]
+// CHECK: train_loss_shape.pp:15:13: note: mean(x) makes one

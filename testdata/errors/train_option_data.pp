@@ -1,0 +1,22 @@
+// --data names a data line.
+//
+// RUN: %ppc check %s --data y=corpus.txt 2>%t; test $? -eq 1 && %FileCheck --implicit-check-not=error: <%t
+use nn; use optim; use schedules;
+
+module net(d) {
+  param w: [d] = ones;
+  fn (x: [b, d]) { return mean(x * w); }
+}
+
+train {
+  model     net = net(8);
+  batch     microbatch = 4, microbatches = 2;
+  data      x = synthetic(8);
+  loss      net(x);
+  ranks     1;
+  schedule  gpipe;
+  optimizer sgd(lr = constant(0.1));
+  steps     1;
+}
+
+// CHECK: ppc: error: --data y=…: 'train' has no data of that name
