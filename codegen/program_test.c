@@ -487,7 +487,7 @@ int main(void) {
   result(build_and_run(two), "two ranks build without warnings and train");
   result(shell(one, "grep '\"done\"' steps.json | grep -o '\"parameters\":\"[0-9a-f]*\"' >hash && grep -qF \"$(cat hash)\" ../two/steps.json%s", ""),
          "one and two ranks end with the same parameters");
-  result(shell(two, "grep -q -F '0: fwd(1, 0), mlp.pp:20; expects h(0) from rank 0' rank_1.c%s", ""),
+  result(shell(two, "grep -q -F '0: fwd(1, 0), mlp.pp:20; waits for h from rank 0' rank_1.c%s", ""),
          "a row of rank_1.c says what it waits for");
   result(shell(two, "make -j2 CHECK=1 WARN=-Werror OBJECT_CACHE=%s && CHECK=1 ./launch.sh --timeout=60", "$PWD/../objects"),
          "the checking build of two ranks runs clean");

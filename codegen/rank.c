@@ -232,15 +232,14 @@ static void emit_ops(Rank *r) {
 
 typedef struct {
   pp_transfer_op op;
-  const char *verb, *preposition; /* "waits for x from rank 1" */
+  const char *verb, *preposition; /* "waits for x from rank 1"; null: the peer is not named */
   bool says_microbatch;           /* it may be another one than the action's */
 } Clause;
 
 static const Clause clauses[] = {
-    {PP_AWAIT_SEND, "reuses", "sent to", true},
-    {PP_POST_RECEIVE, "expects", "from", true},
     {PP_AWAIT_RECEIVE, "waits for", "from", false},
     {PP_POST_SEND, "sends", "to", false},
+    {PP_AWAIT_SEND, "reuses", NULL, true},
 };
 
 static void emit_clause(Rank *r, const Clause *c, int microbatch, int n, const PlanTransferOp *ops) {
@@ -256,7 +255,7 @@ static void emit_clause(Rank *r, const Clause *c, int microbatch, int n, const P
     if (!named++) str_printf(r->out, "%s ", c->verb);
     emit_value_name(r, t->value);
     if (t->microbatch >= 0 && (c->says_microbatch || t->microbatch != microbatch)) str_printf(r->out, "(%d)", t->microbatch);
-    str_printf(r->out, " %s rank %d", c->preposition, t->from == r->rank->rank ? t->to : t->from);
+    if (c->preposition) str_printf(r->out, " %s rank %d", c->preposition, t->from == r->rank->rank ? t->to : t->from);
   }
   if (more) str_printf(r->out, " and %d more", more);
 }
@@ -286,17 +285,19 @@ static void emit_actions(Rank *r) {
   for (int i = 0; i < r->plan->n_tasks; i++)
     if (r->local_task[i] >= 0 && strlen(r->plan->tasks[i].name) > width) width = strlen(r->plan->tasks[i].name);
   start_table(r, "task, microbatch, first of the step, its row in offsets, operations before and after it, line.\n"
-                 " * bwd(2, 0): of stage 2 and microbatch 0, as in the schedule; x(3): x of microbatch 3", "pp_action actions");
+                 " * bwd(2, 0): of stage 2 and microbatch 0, as in the schedule. \"reuses x(3)\": the receiver has x of\n"
+                 " * microbatch 3, so that its bytes may be overwritten. Receives are posted in `ops`.", "pp_action actions");
   for (int i = 0; i < r->rank->n_actions; i++) {
     const PlanAction *a = &r->rank->actions[i];
+    str_puts(r->out, "  ");
+    emit_action_comment(r, i);
     str_puts(r->out, "  {");
     for (const char *p = task_of(r, a)->name; *p; p++)
       str_putc(r->out, *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p);
     str_putc(r->out, ',');
     emit_to_column(r->out, (int)width + 5);
     str_printf(r->out, "%2d, %d, %3u, %d, %d, %u},", a->microbatch, a->first, r->args[i], a->n_before, a->n_after, r->lines[i]);
-    emit_to_column(r->out, (int)width + 29);
-    emit_action_comment(r, i);
+    str_putc(r->out, '\n');
   }
   end_table(r);
 }
