@@ -158,6 +158,8 @@ static void say(Str *s, const char *format, Op top, const char *attr) {
 void pretty_header(const Pretty *p, Op top) {
   Str s = {0};
   const char *file = op_string(p->tmp, top, "pp.file"), *dtype = op_string(p->tmp, top, "pp.dtype");
+  const char *slash = file ? strrchr(file, '/') : NULL;
+  if (slash) file = slash + 1;
   const char *schedule = op_string(p->tmp, top, "pp.schedule");
   if (dtype) str_puts(&s, dtype);
   say(&s, "%s%lld stages", top, "pp.stages");
