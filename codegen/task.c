@@ -384,19 +384,13 @@ static void emit_operation(Body *b, const PlanStatement *s) {
   }
 }
 
-/* "nn.pp:26: y = add". The comment of a kernel ends with its lines: "add, y = mul (nn.pp:26, mlp.pp:9)". */
+/* "h.0.attn.c_attn: matmul (nn.pp:35)". The comment of a kernel has its lines already. */
 static void statement_comment(Str *out, const PlanStatement *s) {
-  const char *what = s->comment ? s->comment : "", *lines = strrchr(what, '('), *line = s->line ? s->line : "";
+  const char *what = s->comment ? s->comment : "";
   size_t n = strlen(what);
-  if (s->op == PLAN_OP_KERNEL && lines && lines > what && n > 0 && what[n - 1] == ')') {
-    str_append(out, lines + 1, strlen(lines) - 2);
-    n = (size_t)(lines - what);
-    while (n > 0 && what[n - 1] == ' ') n--;
-  } else {
-    str_puts(out, line);
-  }
-  if (n > 0) str_puts(out, ": ");
-  str_append(out, what, n);
+  str_puts(out, what);
+  if (s->op == PLAN_OP_KERNEL && n > 0 && what[n - 1] == ')') return;
+  if (s->line && s->line[0]) str_printf(out, n > 0 ? " (%s)" : "%s", s->line);
 }
 
 /* The comment stands behind the call when both fit into a line, else above it. */

@@ -192,6 +192,7 @@ static bool build_backward(Autodiff *d) {
     Node *n = &d->nodes[i];
     d->b.stage = n->stage;
     d->b.loc = op_loc(d->ir, n->op);
+    d->b.path = op_string(d->tmp, n->op, "pp.path");
     if (op_id(n->op) == OP_LOSS)
       start_from_loss(d, n);
     else if (n->active && op_id(n->op) != OP_PARAM)

@@ -59,9 +59,9 @@ static void add_input(Maker *m, Value v) {
 }
 
 static void clone_op(Maker *m, Op op) {
-  static const char *const dropped[] = {"pp.stage", "pp.backward", "pp.weight_half", "pp.task"};
+  static const char *const dropped[] = {"pp.stage", "pp.backward", "pp.weight_half", "pp.task", "pp.path"};
   Op clone = op_clone_into(&m->b, op, &m->map);
-  for (int i = 0; i < 4; i++) op_remove_attr(clone, dropped[i]);
+  for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++) op_remove_attr(clone, dropped[i]);
   describe(m, clone);
   number_value(m, op_result(clone, 0));
 }
@@ -324,6 +324,7 @@ static void call_kernel(Maker *m) {
   Op first = m->t->nodes[g->nodes[g->n - 1]].op;
   Builder b = {.ir = m->t->ir, .block = func_body(m->t->func), .before = func_return_op(m->t->func), .loc = op_loc(m->t->ir, first), .stage = op_stage(first)};
   b.backward = op_unit(first, "pp.backward");
+  b.path = op_string(a, first, "pp.path");
   if (m->outputs.n == 1) b.name = op_string(a, value_owner(m->outputs.at[0]), "pp.name");
   Type *types = arena_alloc_array(a, (size_t)m->outputs.n, sizeof *types);
   for (int i = 0; i < m->outputs.n; i++) types[i] = value_type(m->outputs.at[i]);

@@ -74,13 +74,23 @@ static const char *parameter_name(const Body *b, Op op) {
   return plan_identifier(b->arena, op_string(b->arena, op, "param"));
 }
 
+/* A value without a name in the source is called after its module and op: "c_attn_matmul". */
+static const char *name_in_module(const Body *b, Op at, OpId id) {
+  const char *path = op_string(b->arena, at, "pp.path"), *last = path;
+  for (const char *p = path; p && *p; p++)
+    if ((p == path || p[-1] == '.') && (*p < '0' || *p > '9')) last = p;
+  if (!last || !*last) return op_name(id);
+  bool is_adjoint = id == OP_MATMUL && op_unit(at, "pp.backward");
+  return plan_identifier(b->arena, arena_printf(b->arena, "%s%s_%s", is_adjoint ? "d_" : "", last, op_name(id)));
+}
+
 /* What a kernel's result is called in the kernel: the fusion keeps the ops' names. */
 static const char *kernel_result_name(const Body *b, Op call, int k) {
   Op func = b->t->kernels[tasks_callee(b->t, call)];
   Op made = value_owner(op_operand(func_return_op(func), k));
   if (op_is_null(made)) return "copy";
   const char *name = op_string(b->arena, made, "pp.name");
-  return name ? name : op_name(op_id(made));
+  return name ? name : name_in_module(b, call, op_id(made));
 }
 
 static const char *result_name(const Body *b, Op op, int k) {
@@ -95,7 +105,7 @@ static const char *result_name(const Body *b, Op op, int k) {
   case OP_DATA: return plan_identifier(b->arena, op_string(b->arena, op, "source"));
   case OP_ATTENTION: return attention[k];
   case OP_ATTENTION_GRAD: return attention_grad[k];
-  default: return op_name(op_id(op));
+  default: return name_in_module(b, op, op_id(op));
   }
 }
 
@@ -483,7 +493,7 @@ static int accumulator_of(Body *b, Op op, bool *first_use) {
                       arena_printf(b->arena, "d_%s", parameter_name(b, op)));
 }
 
-static const char *statement_comment(const Body *b, Op op) {
+static const char *what_it_is(const Body *b, Op op) {
   OpId id = op_id(op);
   if (id == OP_CALL) {
     const char *comment = op_string(b->arena, b->t->kernels[tasks_callee(b->t, op)], "pp.comment");
@@ -491,6 +501,12 @@ static const char *statement_comment(const Body *b, Op op) {
   }
   const char *name = op_string(b->arena, op, "pp.name");
   return name ? arena_printf(b->arena, "%s = %s", name, op_name(id)) : op_name(id);
+}
+
+/* "h.0.attn.c_attn: matmul" */
+static const char *statement_comment(const Body *b, Op op) {
+  const char *path = op_string(b->arena, op, "pp.path"), *what = what_it_is(b, op);
+  return path ? arena_printf(b->arena, "%s: %s", path, what) : what;
 }
 
 /* Ops that are places or names of the same bytes make no statement. */

@@ -64,7 +64,8 @@ static bool is_integer_type(Value v) { return type_dtype(value_type(v)) == PP_I3
 
 static Builder builder_at(Simplifier *s, Op op) {
   return (Builder){.ir = s->ir, .block = op_block(op), .before = op, .loc = op_loc(s->ir, op), .stage = op_stage(op),
-                   .backward = op_unit(op, "pp.backward"), .name = op_string(s->tmp, op, "pp.name")};
+                   .backward = op_unit(op, "pp.backward"), .name = op_string(s->tmp, op, "pp.name"),
+                   .path = op_string(s->tmp, op, "pp.path")};
 }
 
 static bool is_identity(int64_t n, const int64_t *axes) {

@@ -457,7 +457,7 @@ static const char *assigned_parameter(Split *s, Value v) {
 static const char *name_of(Split *s, Value v) {
   Op op = value_owner(v);
   OpId id = op_id(op);
-  const char *what = op_string(s->tmp, op, "pp.name");
+  const char *what = op_string(s->tmp, op, "pp.name"), *path = op_string(s->tmp, op, "pp.path");
   if (id == OP_GRADIENT)
     what = arena_printf(s->tmp, "gradient of %s", op_string(s->tmp, op, "param"));
   else if (id == OP_OUTPUTS)
@@ -465,7 +465,7 @@ static const char *name_of(Split *s, Value v) {
   else if (assigned_parameter(s, v))
     what = arena_printf(s->tmp, "new %s", assigned_parameter(s, v));
   else if (!what)
-    what = arena_printf(s->tmp, op_unit(op, "pp.backward") ? "adjoint: %s" : "%s", op_name(id));
+    what = arena_printf(s->tmp, "%s%s%s%s", op_unit(op, "pp.backward") ? "adjoint: " : "", path ? path : "", path ? "." : "", op_name(id));
   return arena_printf(s->tmp, "%s (%s)", what, diag_loc_name(ir_diag(s->ir), op_loc(s->ir, op)));
 }
 

@@ -41,6 +41,7 @@ Builder *trace_builder(Eval *e, Loc loc) {
       e->trace->kind == TRACE_LOSS || e->trace->kind == TRACE_GENERATE;
   b->loc = loc;
   b->stage = staged ? e->stage : -1;
+  b->path = instance_path(e);
   return b;
 }
 

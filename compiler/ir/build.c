@@ -52,14 +52,16 @@ static int make_attrs(Ir *ir, OpId id, int n, const Attr *attrs, MlirNamedAttrib
 static int add_marks(Builder *b, MlirNamedAttribute *attrs, int n) {
   Ir *ir = b->ir;
   int own = n;
-  bool has_stage = false, has_name = false;
+  bool has_stage = false, has_name = false, has_path = false;
   for (int i = 0; i < own; i++) {
     has_stage |= attrs[i].name.ptr == ir->stage_id.ptr;
     has_name |= attrs[i].name.ptr == ir->name_id.ptr;
+    has_path |= attrs[i].name.ptr == ir->path_id.ptr;
   }
   if (b->stage >= 0 && !has_stage) attrs[n++] = named_attr(ir->stage_id, int_attr(ir, b->stage));
   if (b->backward) attrs[n++] = named_attr(ir->backward_id, ir->unit);
   if (b->name && !has_name) attrs[n++] = named_attr(ir->name_id, string_attr(ir, b->name));
+  if (b->path && b->path[0] && !has_path) attrs[n++] = named_attr(ir->path_id, string_attr(ir, b->path));
   b->name = NULL;
   return n;
 }

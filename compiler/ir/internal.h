@@ -92,7 +92,7 @@ struct Ir {
   MlirModule module;
   MlirType elements[PP_DTYPE_COUNT];
   MlirIdentifier *attr_names;     /* one for each row of attr_table */
-  MlirIdentifier stage_id, name_id, backward_id;
+  MlirIdentifier stage_id, name_id, path_id, backward_id;
   MlirAttribute unit;
   PtrMap locations;               /* MlirLocation.ptr → Loc *, made on both ways */
   Loc last_loc;                   /* the last one converted: ops come in runs */

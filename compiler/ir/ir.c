@@ -118,6 +118,7 @@ Ir *ir_create(Arena *arena, Diag *diag) {
   for (int i = 0; i < attr_table_count; i++) ir->attr_names[i] = identifier(ir, attr_table[i].name);
   ir->stage_id = identifier(ir, "pp.stage");
   ir->name_id = identifier(ir, "pp.name");
+  ir->path_id = identifier(ir, "pp.path");
   ir->backward_id = identifier(ir, "pp.backward");
   ir->unit = mlirUnitAttrGet(ir->ctx);
   ir->module = mlirModuleCreateEmpty(mlirLocationUnknownGet(ir->ctx));

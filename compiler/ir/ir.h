@@ -110,6 +110,7 @@ void op_set_lines(Ir *ir, Op op, const char *name, int64_t n, const Loc *lines);
 const Loc *op_lines(Ir *ir, Arena *arena, Op op, const char *name, int64_t *out_n);
 void op_remove_attr(Op op, const char *name);
 /* Attributes that any op may have: `pp.stage` (int), `pp.name` (the `let` that holds the result),
+ * `pp.path` (the module whose function made it, "h.0.attn"),
  * `pp.backward` (unit: made by autodiff), `pp.weight_half` (unit: part of bwd_weight). */
 int op_stage(Op op);            /* -1 when absent */
 void op_set_stage(Ir *ir, Op op, int stage);
@@ -147,6 +148,7 @@ struct Builder {
   int stage;        /* >= 0: put on each op as pp.stage */
   bool backward;    /* put pp.backward on each op */
   const char *name; /* put on the next op as pp.name, then forgotten; may be null */
+  const char *path; /* put on each op as pp.path: the module whose function made it; may be null */
 };
 
 typedef struct {
