@@ -29,7 +29,8 @@ enum {
   PP_FAILURE_BYTES = 1024,
   PP_WAITING_BYTES = 256,
   PP_CHUNK_BYTES = 1 << 20, /* tensors go to rank 0 in pieces of this size */
-  PP_TICK_MS = 50
+  PP_TICK_MS = 50,
+  PP_MAX_OPTIONS = 24
 };
 
 /* --- options.c -------------------------------------------------------------------------------- */
@@ -53,6 +54,10 @@ typedef struct {
 /* Returns -1 to go on, else the exit status (0 after --help). */
 int pp_options_parse(pp_options *out_options, const pp_program *program, int argc, char **argv);
 void pp_options_destroy(pp_options *options);
+/* A number for the value of each option that all ranks must share: some ranks may be told to save, or
+ * to make more steps, but then none of them would come to an end. */
+void pp_options_publish(const pp_options *options, const pp_program *program, uint64_t *out_digests);
+const char *pp_options_differ(const uint64_t *a, const uint64_t *b); /* the first that does, or null */
 /* Whole-string numbers without overflow: 1 on success. Leading blanks and signs are refused. */
 int pp_parse_u64(const char *text, uint64_t *out_value);
 int pp_parse_i64(const char *text, int64_t *out_value); /* not negative */
@@ -103,6 +108,7 @@ typedef struct {
   _Atomic uint32_t crash_signal;
   _Atomic uint64_t peak_rss_bytes;
   uint32_t n_tasks, n_lines;
+  uint64_t options[PP_MAX_OPTIONS]; /* see pp_options_publish; read after the first barrier */
   char waiting_text[PP_WAITING_BYTES];
   char names[PP_NAMES_BYTES]; /* n_tasks strings, then n_lines */
 } pp_slot;

@@ -44,10 +44,13 @@ int pp_parse_f64(const char *text, double *out_value) {
 typedef enum { OPTION_FLAG, OPTION_U64, OPTION_I64, OPTION_INT, OPTION_SECONDS, OPTION_REAL, OPTION_TEXT, OPTION_DATA } Kind;
 typedef enum { IN_BOTH, IN_TRAIN, IN_GENERATE, HIDDEN } Where;
 
+typedef enum { OWN, SAME } Share; /* SAME: all ranks of a job must have one value */
+
 typedef struct {
   const char *name, *argument;
   Kind kind;
   Where where;
+  Share share;
   size_t at; /* offset in pp_options */
   const char *help;
 } Option;
@@ -55,28 +58,29 @@ typedef struct {
 #define AT(field) offsetof(pp_options, field)
 
 static const Option options_table[] = {
-    {"--steps", "N", OPTION_I64, IN_TRAIN, AT(steps), "steps to make; 0 saves the initial values"},
-    {"--seed", "N", OPTION_U64, IN_BOTH, AT(seed), "seed of initial values, data order and random numbers"},
-    {"--data", "NAME=PATH", OPTION_DATA, IN_BOTH, 0, "read a data source from another file"},
-    {"--init", "FILE", OPTION_TEXT, IN_BOTH, AT(init), "start from the parameters in a safetensors file"},
-    {"--save", "FILE", OPTION_TEXT, IN_TRAIN, AT(save), "write the parameters there at the end"},
-    {"--save-gradients", "FILE", OPTION_TEXT, IN_TRAIN, AT(save_gradients),
+    {"--steps", "N", OPTION_I64, IN_TRAIN, SAME, AT(steps), "steps to make; 0 saves the initial values"},
+    {"--seed", "N", OPTION_U64, IN_BOTH, SAME, AT(seed), "seed of initial values, data order and random numbers"},
+    {"--data", "NAME=PATH", OPTION_DATA, IN_BOTH, SAME, 0, "read a data source from another file"},
+    {"--init", "FILE", OPTION_TEXT, IN_BOTH, SAME, AT(init), "start from the parameters in a safetensors file"},
+    {"--save", "FILE", OPTION_TEXT, IN_TRAIN, SAME, AT(save), "write the parameters there at the end"},
+    {"--save-gradients", "FILE", OPTION_TEXT, IN_TRAIN, SAME, AT(save_gradients),
      "write the last step's gradients, those of its loss, before the clip"},
-    {"--json", NULL, OPTION_FLAG, IN_TRAIN, AT(json), "print one JSON object per step and one at the end"},
-    {"--quiet", NULL, OPTION_FLAG, IN_BOTH, AT(quiet), "print no line per step"},
-    {"--timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, AT(timeout_s),
+    {"--json", NULL, OPTION_FLAG, IN_TRAIN, SAME, AT(json), "print one JSON object per step and one at the end"},
+    {"--quiet", NULL, OPTION_FLAG, IN_BOTH, OWN, AT(quiet), "print no line per step"},
+    {"--timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, OWN, AT(timeout_s),
      "end the job when a rank is gone or nothing moves for so long; 0: never (5)"},
-    {"--start-timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, AT(start_timeout_s), "wait so long for all ranks to start (60)"},
-    {"--threads", "N", OPTION_INT, IN_BOTH, AT(threads), "threads of each rank's matrix products"},
-    {"--shm-dir", "DIR", OPTION_TEXT, IN_BOTH, AT(shm_dir), "where shared memory is made (/dev/shm)"},
-    {"--job", "NAME", OPTION_TEXT, IN_BOTH, AT(job), "name of the job, the same for all its ranks"},
-    {"--transport", "NAME", OPTION_TEXT, HIDDEN, AT(transport), "self, shm or late"},
-    {"--generate", "N", OPTION_I64, IN_GENERATE, AT(generate), "print N bytes, or numbers of tokens (256)"},
-    {"--prompt", "TEXT", OPTION_TEXT, IN_GENERATE, AT(prompt), "text to go on from; numbers for more than 256 tokens"},
-    {"--temperature", "T", OPTION_REAL, IN_GENERATE, AT(temperature), "0 takes the likeliest token (1)"},
-    {"--top-k", "K", OPTION_I64, IN_GENERATE, AT(top_k), "draw among the K likeliest; 0: all (0)"},
+    {"--start-timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, OWN, AT(start_timeout_s), "wait so long for all ranks to start (60)"},
+    {"--threads", "N", OPTION_INT, IN_BOTH, OWN, AT(threads), "threads of each rank's matrix products"},
+    {"--shm-dir", "DIR", OPTION_TEXT, IN_BOTH, OWN, AT(shm_dir), "where shared memory is made (/dev/shm)"},
+    {"--job", "NAME", OPTION_TEXT, IN_BOTH, OWN, AT(job), "name of the job, the same for all its ranks"},
+    {"--transport", "NAME", OPTION_TEXT, HIDDEN, SAME, AT(transport), "self, shm or late"},
+    {"--generate", "N", OPTION_I64, IN_GENERATE, SAME, AT(generate), "print N bytes, or numbers of tokens (256)"},
+    {"--prompt", "TEXT", OPTION_TEXT, IN_GENERATE, SAME, AT(prompt), "text to go on from; numbers for more than 256 tokens"},
+    {"--temperature", "T", OPTION_REAL, IN_GENERATE, SAME, AT(temperature), "0 takes the likeliest token (1)"},
+    {"--top-k", "K", OPTION_I64, IN_GENERATE, SAME, AT(top_k), "draw among the K likeliest; 0: all (0)"},
 };
 enum { N_OPTIONS = sizeof options_table / sizeof *options_table };
+_Static_assert((int)N_OPTIONS <= PP_MAX_OPTIONS, "a slot of the board has a place for each");
 
 static int applies(const Option *o, const pp_program *program) {
   return o->where == IN_BOTH || o->where == HIDDEN || (o->where == IN_GENERATE) == (program->generate != 0);
@@ -182,6 +186,42 @@ int pp_options_parse(pp_options *out_options, const pp_program *program, int arg
     if (status >= 0) return status;
   }
   return -1;
+}
+
+/* --- one value for all ranks ----------------------------------------------------------------------- */
+
+static uint64_t text_digest(const char *text) { return text ? pp_hash_name(text) : 0; }
+
+static uint64_t digest(const pp_options *options, const pp_program *program, const Option *o) {
+  const void *field = (const char *)options + o->at;
+  uint64_t sum = 0;
+  switch (o->kind) {
+    case OPTION_FLAG:
+    case OPTION_INT: return (uint64_t) * (const int *)field;
+    case OPTION_U64:
+    case OPTION_I64: return *(const uint64_t *)field;
+    case OPTION_SECONDS:
+    case OPTION_REAL: memcpy(&sum, field, sizeof sum); return sum;
+    case OPTION_TEXT: return text_digest(*(const char *const *)field);
+    case OPTION_DATA:
+      for (int i = 0; i < program->n_data; i++) sum = sum * 31 + text_digest(options->data[i]);
+      return sum;
+  }
+  return 0;
+}
+
+void pp_options_publish(const pp_options *options, const pp_program *program, uint64_t *out_digests) {
+  for (size_t i = 0; i < N_OPTIONS; i++) {
+    const Option *o = &options_table[i];
+    out_digests[i] = o->share == SAME && applies(o, program) ? digest(options, program, o) : 0;
+  }
+}
+
+const char *pp_options_differ(const uint64_t *a, const uint64_t *b) {
+  for (size_t i = 0; i < N_OPTIONS; i++) {
+    if (a[i] != b[i]) return options_table[i].name;
+  }
+  return NULL;
 }
 
 void pp_options_destroy(pp_options *options) {

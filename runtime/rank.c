@@ -3,6 +3,7 @@
  * it feeds. It allocates nothing and, but for waits, makes no system call. */
 #include "internal.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -161,6 +162,17 @@ static void choose_spins(pp_rank *rank) {
   rank->spins = rank->program->n_ranks * rank->options->threads <= n_cpus ? 200 : 50;
 }
 
+/* A launcher that starts each rank by its own command can give them different options. */
+static pp_status check_options(pp_rank *rank) {
+  pp_options_publish(rank->options, rank->program, rank->slot->options);
+  PP_TRY(rank->transport->barrier(rank));
+  for (int r = 1; r < rank->program->n_ranks; r++) {
+    const char *name = pp_options_differ(rank->slots[0].options, rank->slots[r].options);
+    if (name) return pp_fail(rank, PP_EXIT_USAGE, "ranks 0 and %d were started with different %s", r, name);
+  }
+  return PP_OK;
+}
+
 static pp_status prepare(pp_rank *rank, void *segment) {
   choose_spins(rank);
   pp_matmul_set_threads(rank->options->threads);
@@ -168,6 +180,7 @@ static pp_status prepare(pp_rank *rank, void *segment) {
   PP_TRY(pp_memory_create(rank));
   pp_check_start(rank);
   PP_TRY(pp_watch_start(rank));
+  PP_TRY(check_options(rank));
   PP_TRY(pp_data_open(rank));
   PP_TRY(pp_save_check(rank));
   PP_TRY(pp_parameters_start(rank));
@@ -218,6 +231,13 @@ int pp_rank_run(const pp_program *program, const pp_options *options, const pp_t
 
 /* --- the way in ----------------------------------------------------------------------------------- */
 
+/* Else the shared memory would get the number of a closed output, and the log's lines. */
+static void open_standard_files(void) {
+  for (int fd = 0; fd <= 2; fd++) {
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) _exit(PP_EXIT_FAILED);
+  }
+}
+
 static const char *get_variable(const char *name, void *context) {
   (void)context;
   return getenv(name);
@@ -241,6 +261,7 @@ static int run_here(const pp_program *program, const pp_options *options) {
 
 int pp_main(const pp_program *program, int argc, char **argv) {
   pp_options options;
+  open_standard_files();
   if (program->abi_version != PP_ABI_VERSION) {
     fprintf(stderr, "ppc: this program was emitted for version %d of the runtime; this is version %d\n",
             program->abi_version, PP_ABI_VERSION);

@@ -203,8 +203,20 @@ static void missing_ranks_are_named(void) {
   test_wait(&job, 20);
   CHECK(job.status[0] == 4 && job.status[2] == 4);
   test_close(&job);
-  CHECK_TEXT(job.err, "ranks that did not start: 1, 3 of 4 missing");
+  CHECK_TEXT(job.err, "of 4 ranks these did not start: 1, 3");
   CHECK(count_lines(job.err, "\n") == 1);
+}
+
+/* Only some were told to save, or to make more steps: they would wait for the others for ever. */
+static void different_options_are_refused(void) {
+  test_open_job(&job, 2);
+  test_start_rank(&job, 0, ARGUMENTS("--steps=3", "--json", "--quiet"));
+  test_start_rank(&job, 1, ARGUMENTS("--steps=3"));
+  test_wait(&job, 20);
+  CHECK(job.status[0] == 2 && job.status[1] == 2);
+  test_close(&job);
+  CHECK_TEXT(job.err, "ranks 0 and 1 were started with different --json");
+  CHECK(count_lines(job.err, "\n") == 1 && job.out[0] == 0);
 }
 
 /* --- numbers that are not finite ---------------------------------------------------------------------- */
@@ -475,6 +487,7 @@ int main(int argc, char **argv) {
   TEST(other_float_types_are_read);
   TEST(wrong_options_and_launches_are_refused);
   TEST(missing_ranks_are_named);
+  TEST(different_options_are_refused);
   TEST(a_bad_norm_stops_all_ranks);
   TEST(a_bad_loss_is_named_with_its_microbatch);
   TEST(a_step_without_targets_is_skipped);

@@ -235,8 +235,8 @@ static pp_status await_all(pp_rank *rank) {
     if (!patience_nap(&patience)) break;
   }
   if (pp_failing(rank)) return PP_STOPPED;
-  return pp_fail(rank, PP_EXIT_FAILED, "waited %g s (--start-timeout) for ranks that did not start: %s of %d missing",
-                 rank->options->start_timeout_s, missing, rank->program->n_ranks);
+  return pp_fail(rank, PP_EXIT_FAILED, "waited %g s (--start-timeout); of %d ranks these did not start: %s",
+                 rank->options->start_timeout_s, rank->program->n_ranks, missing);
 }
 
 /* Ranks that start a little later still find out why there is nothing to join. */
