@@ -69,15 +69,24 @@ static void add_sources(const Driver *d, EmitFiles *files) {
   }
 }
 
+static bool is_stage_module(Arena *arena, Op op) {
+  const char *name = op_string(arena, op, "sym_name");
+  return !op_is_func(op) && name && str_starts_with(name, "stage_");
+}
+
+/* The tasks of each stage in the form for people. */
 static void add_ir(const Driver *d, const Pipeline *p, EmitFiles *files) {
-  for (int k = 0; k < p->plan->n_stages; k++) {
+  OpVec ops = block_ops(d->arena, ir_body(p->ir));
+  for (int i = 0; i < ops.n; i++) {
     char *text = NULL;
     size_t size = 0;
+    if (!is_stage_module(d->arena, ops.at[i])) continue;
     FILE *f = open_memstream(&text, &size);
     if (!f) bug("no memory for the IR's text");
-    ir_print_pretty(f, p->ir, ir_top(p->ir), (PrettyOptions){.stage = k, .rank = -1});
+    ir_print_pretty(f, p->ir, ops.at[i], (PrettyOptions){.stage = -1, .rank = -1});
     fclose(f);
-    add_file(d->arena, files, arena_printf(d->arena, "ir/stage_%d.ir", k), arena_strndup(d->arena, text, size), size);
+    const char *path = arena_printf(d->arena, "ir/stage_%d.ir", op_stage(ops.at[i]));
+    add_file(d->arena, files, path, arena_strndup(d->arena, text, size), size);
     free(text);
   }
 }
@@ -139,12 +148,9 @@ static int check_pass_name(const char *name) {
 }
 
 static Op find_stage(const Driver *d, Ir *ir) {
-  const char *wanted = arena_printf(d->arena, "stage_%lld", (long long)d->options->stage);
   OpVec ops = block_ops(d->arena, ir_body(ir));
-  for (int i = 0; i < ops.n; i++) {
-    const char *name = op_string(d->arena, ops.at[i], "sym_name");
-    if (name && !op_is_func(ops.at[i]) && strcmp(name, wanted) == 0) return ops.at[i];
-  }
+  for (int i = 0; i < ops.n; i++)
+    if (is_stage_module(d->arena, ops.at[i]) && op_stage(ops.at[i]) == d->options->stage) return ops.at[i];
   complain("stages are modules only after split; --pretty shows one before that");
   return (Op){0};
 }
