@@ -60,7 +60,7 @@ static void add_sources(const Driver *d, EmitFiles *files) {
   for (int i = 0; i < diag_source_count(d->diag); i++) {
     const char *name = diag_source_name(d->diag, i), *slash = strrchr(name, '/');
     const char *base = slash ? slash + 1 : name;
-    if (strchr(base, '<') || !base[0]) continue; /* an option's text */
+    if (i > 0 && (name[0] == '-' || !base[0])) continue; /* an option's text */
     char *text = arena_strndup(d->arena, diag_source_text(d->diag, i), diag_source_length(d->diag, i));
     const char *path = arena_printf(d->arena, "source/%s%s", base, str_ends_with(base, ".pp") ? "" : ".pp");
     for (int k = 2; has_file(files, path); k++) path = arena_printf(d->arena, "source/%d_%s", k, base);
