@@ -49,7 +49,8 @@ train {
   generate  net.logits;
   ranks     2;
   schedule  one_f_one_b;
-  optimizer adamw(lr = cosine(peak = 1e-3, warmup = 20, total = steps), weight_decay = 0.1);
+  optimizer adamw(lr = cosine(peak = 2e-3, warmup = 40, total = steps), beta2 = 0.99,
+      weight_decay = 0.1);
   clip      global_norm(1.0);
   steps     400;
   seed      1337;
