@@ -62,7 +62,7 @@ train {
 // CHECK: func.func @loss()
 // CHECK: %[[X:.*]] = "pp.data"() {pp.stage = 0 : i64, source = "x"}
 // CHECK: %[[R:.*]] = "pp.reshape"(%[[X]]) {{.*}} -> tensor<2x2x8xf32>
-// CHECK: %[[W:.*]] = "pp.param"() {param = "h.0.weight", pp.stage = 0 : i64}
+// CHECK: %[[W:.*]] = "pp.param"() {param = "h.0.weight", pp.path = "h.{{[01]}}", pp.stage = 0 : i64}
 // CHECK: %[[FLAT:.*]] = "pp.reshape"(%[[R]]) {{.*}} -> tensor<4x8xf32>
 // CHECK: %[[P:.*]] = "pp.matmul"(%[[FLAT]], %[[W]]) {{.*}} -> tensor<4x8xf32>
 // CHECK: %[[P3:.*]] = "pp.reshape"(%[[P]]) {{.*}} -> tensor<2x2x8xf32>
@@ -71,11 +71,11 @@ train {
 // CHECK: %[[Y:.*]] = "pp.add"(%[[P3]], %[[B3]]) {pp.name = "y"
 // CHECK: %[[Y64:.*]] = "pp.cast"(%[[Y]]) {{.*}} -> tensor<2x2x8xf64>
 // CHECK: %[[MAX:.*]] = "pp.reduce_max"(%[[Y64]]) {{.*}} -> tensor<f64>
-// CHECK: "pp.output"(%[[MAX]]) {kind = "max", output = "h.0.largest", pp.stage = 0 : i64}
+// CHECK: "pp.output"(%[[MAX]]) {kind = "max", output = "h.0.largest", pp.path = "h.0", pp.stage = 0 : i64}
 // CHECK: %[[TWICE:.*]] = "pp.mul"({{.*}}%[[Y]]) {pp.name = "twice"
 // CHECK: %[[SQUARE:.*]] = "pp.mul"(%[[Y]], %[[Y]])
 // CHECK: "pp.with_derivative"(%[[SQUARE]], %[[Y]], %[[TWICE]]) {derivative = @derivative.0, n_arguments = 1 : i64, n_results = 1 : i64
-// CHECK: "pp.param"() {param = "h.1.weight", pp.stage = 1 : i64}
+// CHECK: "pp.param"() {param = "h.1.weight", pp.path = "h.{{[01]}}", pp.stage = 1 : i64}
 // CHECK: "pp.loss"({{.*}}) {pp.stage = 1 : i64} : (tensor<f32>, tensor<f64>)
 // CHECK: func.func @derivative.0(%[[DY0:.*]]: tensor<2x2x8xf32>, %[[DY:.*]]: tensor<2x2x8xf32>, %[[A:.*]]: tensor<2x2x8xf32>, %[[T:.*]]: tensor<2x2x8xf32>)
 // CHECK: %[[DX:.*]] = "pp.mul"(%[[DY]], %[[T]])
