@@ -92,9 +92,28 @@ demo: setup
 	@$(MAKE) --no-print-directory bin/ppc
 	@testdata/demo
 
+# The compiler with sanitizers and its fuzzer. MLIR is linked as it is.
+SANITIZE  := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-format-truncation
+ASAN      := $(patsubst $(B)/obj/%,$(B)/asan/obj/%,$(LIBRARY)) $(B)/asan/obj/compiler/driver/fuzz.o
+
+$(B)/asan/obj/gen/%.o: $(B)/%.c
+	@mkdir -p $(@D)
+	$(CC) $(SANITIZE) -std=c11 -D_GNU_SOURCE $(INC) -MMD -c -o $@ $<
+
+$(B)/asan/obj/%.o: %.c | $(B)/dsl/parse.h
+	@mkdir -p $(@D)
+	$(CC) $(SANITIZE) $(WARN) $(INC) -MMD -c -o $@ $<
+
+$(B)/asan/fuzz: $(ASAN)
+	$(CC) $(SANITIZE) -o $@ $^ $(LIBS)
+
 # Longer than the tests.
-fuzz: $(B)/test/compiler/driver/fuzz
-	$(B)/test/compiler/driver/fuzz 200000
+fuzz: $(B)/asan/fuzz
+	$(B)/asan/fuzz 200000
+
+# Speeds, as ratios in one run; no test.
+bench: bin/ppc
+	python3 testdata/bench/bench.py bin/ppc
 
 clean:
 	rm -rf $(B) bin
@@ -106,6 +125,6 @@ install: bin/ppc
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
--include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/asan/obj -name '*.d' 2>/dev/null)
 
-.PHONY: all setup test check demo fuzz clean install format
+.PHONY: all bench setup test check demo fuzz clean install format
