@@ -5,6 +5,10 @@
   compare.py tensors A.safetensors B.safetensors TOL    every tensor: ‖a−b‖ / max(‖a‖,‖b‖) ≤ TOL
   compare.py same RUN.json RUN.json …                   equal losses and hashes, to the bit
   compare.py below RUN.json LIMIT                       the last loss
+  compare.py elements A.safetensors TOL NAME=X …         every element of these tensors is X within TOL (relative)
+  compare.py contained A.safetensors B.safetensors      every tensor of A is in B, to the bit
+  compare.py differ A.safetensors NAME NAME             two tensors of one shape that have no element in common
+  compare.py step RUN.json N TOL KEY=X …                what step N printed is X within TOL (relative)
   compare.py memory RUN.json CHECK.json                 mapped bytes = predicted; resident within 10 % + 40 MB"""
 import json, math, struct, sys
 from array import array
@@ -40,6 +44,15 @@ def relative(a, b):
     na, nb = math.sqrt(math.fsum(x * x for x in a)), math.sqrt(math.fsum(x * x for x in b))
     d = math.sqrt(math.fsum((x - y) ** 2 for x, y in zip(a, b)))
     return d / max(na, nb) if max(na, nb) > 0 else 0.0
+
+
+def near(what, value, wanted, tol):
+    if value != wanted and not abs(value - wanted) <= tol * abs(wanted):
+        fail(f"{what} is {value!r}, not {wanted!r}")
+
+
+def pairs(args):
+    return [(a.split("=")[0], float(a.split("=")[1])) for a in args]
 
 
 def main(kind, *args):
@@ -82,9 +95,27 @@ def main(kind, *args):
         print("last loss", steps[-1]["loss"])
         if not steps[-1]["loss"] < float(args[1]):
             fail(f"not below {args[1]}")
+    elif kind == "elements":
+        a, tol = tensors(args[0]), float(args[1])
+        for name, x in pairs(args[2:]):
+            for i, value in enumerate(a[name][1]):
+                near(f"{name}[{i}]", value, x, tol)
+    elif kind == "contained":
+        a, b = tensors(args[0]), tensors(args[1])
+        for name in a:
+            if name not in b or a[name][0] != b[name][0] or a[name][1].tobytes() != b[name][1].tobytes():
+                fail(f"{name} is not the same in {args[1]}")
+    elif kind == "differ":
+        a = tensors(args[0])
+        if any(x == y for x, y in zip(a[args[1]][1], a[args[2]][1])):
+            fail(f"{args[1]} and {args[2]} have equal elements")
+    elif kind == "step":
+        step, tol = run(args[0])[0][int(args[1]) - 1], float(args[2])
+        for key, x in pairs(args[3:]):
+            near(key, step[key], x, tol)
     elif kind == "memory":
         _, done = run(args[0])
-        predicted = [r["bytes"]["total"] for r in json.load(open(args[1]))["ranks"]]
+        predicted = [r["mapped_bytes"] for r in json.load(open(args[1]))["ranks"]]
         if done["mapped_bytes"] != predicted:
             fail(f"mapped {done['mapped_bytes']}, predicted {predicted}")
         for m, rss in zip(done["mapped_bytes"], done["peak_rss_bytes"]):
