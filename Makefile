@@ -85,8 +85,8 @@ setup:
 test: setup
 	@$(MAKE) --no-print-directory check
 
-check: bin/ppc $(UNITS) $(RUNITS)
-	@testdata/run $(UNITS) $(RUNITS) testdata
+check: bin/ppc $(UNITS) $(RUNITS) $(B)/asan/fuzz
+	@testdata/run $(B)/asan/fuzz $(UNITS) $(RUNITS) testdata
 
 demo: setup
 	@$(MAKE) --no-print-directory bin/ppc
