@@ -2,7 +2,7 @@
 # their own, with the models in one small size that they share, so that objects come from the cache.
 set -u -o pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-ppc=$root/bin/ppc models=$root/testdata/models
+ppc=${PPC:-$root/bin/ppc} models=$root/testdata/models
 tiny=(-D layers=4 -D width=32 -D length=16 -D stages=4)
 [ ! -t 0 ] || exec </dev/null
 
