@@ -330,6 +330,10 @@ Val call_value(Eval *e, Val fn, Args args) {
     return call_constant_fn(fn);
   case VAL_POISON:
     return fn;
+  case VAL_LIST:
+    eval_error(e, args.loc, "a list can't be called");
+    eval_note(e, args.loc, "an element can: list[0](…)");
+    return POISON;
   default:
     return eval_error(e, args.loc, "%s can't be called", val_describe(e, fn));
   }
@@ -505,6 +509,9 @@ static Flow for_list(Eval *e, const AstStmt *s, Frame *frame) {
       eval_error(e, s->for_.over->loc,
                  "'for' goes over a range or a list, not %s",
                  val_describe(e, over));
+    if (over.kind == VAL_INT)
+      eval_note(e, s->for_.over->loc, "a range is 0..%lld",
+                (long long)over.int_value);
     return eval_stop(e), FLOW_STOP;
   }
   Scope *scope = NULL;
@@ -536,6 +543,36 @@ static Flow exec_while(Eval *e, const AstStmt *s, Frame *frame) {
   }
 }
 
+/* Adds "d = 8" for each number that `test` names, once. What `and` and `or`
+ * may have left out is not looked at. */
+static void put_numbers(Eval *e, const AstExpr *test, Scope *scope, Str *out) {
+  switch (test->kind) {
+    case EXPR_UNARY:
+      put_numbers(e, test->unary.operand, scope, out);
+      break;
+    case EXPR_BINARY:
+      put_numbers(e, test->binary.left, scope, out);
+      if (test->binary.op != AST_AND && test->binary.op != AST_OR)
+        put_numbers(e, test->binary.right, scope, out);
+      break;
+    case EXPR_CALL:
+      for (int i = 0; i < test->call.args.n; i++)
+        put_numbers(e, test->call.args.at[i].value, scope, out);
+      break;
+    case EXPR_NAME: {
+      Val v = eval_expr(e, test, scope);
+      const char *name = eval_printf(e, "%s = ", test->name);
+      if (!val_is_number(v) || strstr(str_text(out), name)) break;
+      str_puts(out, out->length > 0 ? ", " : "");
+      str_puts(out, name);
+      val_print(out, v, 0);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
 /* The error stands where the requirement was not met: at the call. */
 static Flow exec_require(Eval *e, const AstStmt *s, Frame *frame) {
   bool test;
@@ -546,9 +583,15 @@ static Flow exec_require(Eval *e, const AstStmt *s, Frame *frame) {
   Loc loc = e->frames.n > 0 ? VEC_LAST(&e->frames).loc : s->loc;
   if (loc.line == 0) loc = s->loc;
   if (text.kind == VAL_STRING) {
+    Str numbers = {0};
+    put_numbers(e, s->require.test, frame->scope, &numbers);
+    bool elsewhere = loc.line != s->loc.line || loc.file != s->loc.file;
     eval_error(e, loc, "%s", text.string);
-    if (loc.line != s->loc.line || loc.file != s->loc.file)
+    if (numbers.length > 0)
+      eval_note(e, s->loc, "required here: %s", str_text(&numbers));
+    else if (elsewhere)
       eval_note(e, s->loc, "required here");
+    str_free(&numbers);
   } else if (text.kind != VAL_POISON) {
     eval_error(e, s->require.text->loc,
                "the text of 'require' must be a string, not %s",

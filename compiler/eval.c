@@ -526,7 +526,9 @@ Val eval_value(Eval *e, const AstExpr *expr, Scope *scope) {
         "this gives %lld results where one is needed: let a, b = …;",
         (long long)v.list->n);
   if (v.kind == VAL_NONE)
-    return eval_error(e, expr->loc, "this gives no value");
+    return eval_error(e, expr->loc,
+                      "this gives no value: the function ends without a "
+                      "'return' of one");
   return v;
 }
 

@@ -34,6 +34,7 @@ train {
 // CHECK: module_member.pp:11:14: error: index 2 is not within a list of 2
 // CHECK: module_member.pp:22:13: note: in the call of 'net' here
 // CHECK: module_member.pp:12:13: error: a list can't be called
+// CHECK: module_member.pp:12:13: note: an element can: list[0](…)
 // CHECK: module_member.pp:22:13: note: in the call of 'net' here
 // CHECK: module_member.pp:13:23: error: the tensor f32[8] has no members
 // CHECK: module_member.pp:22:13: note: in the call of 'net' here

@@ -20,4 +20,4 @@ train {
 }
 
 // CHECK: schedule_interleaved.pp:17:13: error: stages must be ranks * chunks
-// CHECK: <library>/schedules.pp:{{.*}}: note: required here
+// CHECK: <library>/schedules.pp:{{.*}}: note: required here: stages = 1, ranks = 1, chunks = 2

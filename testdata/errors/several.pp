@@ -35,6 +35,6 @@ train {
 // CHECK: several.pp:12:15: note: div(a, b) rounds down; 7.0 / 2 is a float
 // CHECK: several.pp:21:13: note: in the call of 'net' here
 // CHECK: several.pp:25:13: error: the limit of global_norm must be positive
-// CHECK: <library>/optim.pp:{{.*}}: note: required here
+// CHECK: <library>/optim.pp:{{.*}}: note: required here: limit = 0.0
 // CHECK: several.pp:23:19: error: schedule 'gpipe' has no argument 'chunks'
 // CHECK: <library>/schedules.pp:{{.*}}: note: it is declared here

@@ -21,4 +21,4 @@ train {
 }
 
 // CHECK: train_clip_negative.pp:19:13: error: the limit of global_norm must be positive
-// CHECK: <library>/optim.pp:{{.*}}: note: required here
+// CHECK: <library>/optim.pp:{{.*}}: note: required here: limit = -1.0

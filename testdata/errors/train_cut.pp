@@ -26,5 +26,5 @@ train {
 }
 
 // CHECK: train_cut.pp:11:10: error: there are fewer layers than stages
-// CHECK: <library>/nn.pp:{{.*}}: note: required here
+// CHECK: <library>/nn.pp:{{.*}}: note: required here: layers = 3, stages = 4
 // CHECK: train_cut.pp:21:13: note: in the call of 'net' here

@@ -20,4 +20,4 @@ train {
 }
 
 // CHECK: train_ranks.pp:17:13: error: the stages must be a multiple of the ranks
-// CHECK: <library>/schedules.pp:{{.*}}: note: required here
+// CHECK: <library>/schedules.pp:{{.*}}: note: required here: stages = 1, ranks = 2

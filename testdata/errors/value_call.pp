@@ -60,5 +60,5 @@ train {
 // CHECK: value_call.pp:32:13: note: in the call of 'net' here
 // CHECK: value_call.pp:22:13: error: this gives 2 results where one is needed: let a, b = …;
 // CHECK: value_call.pp:32:13: note: in the call of 'net' here
-// CHECK: value_call.pp:23:13: error: this gives no value
+// CHECK: value_call.pp:23:13: error: this gives no value: the function ends without a 'return' of one
 // CHECK: value_call.pp:32:13: note: in the call of 'net' here

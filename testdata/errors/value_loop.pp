@@ -23,4 +23,5 @@ train {
 }
 
 // CHECK: value_loop.pp:9:14: error: 'for' goes over a range or a list, not the int 3
+// CHECK: value_loop.pp:9:14: note: a range is 0..3
 // CHECK: value_loop.pp:18:13: note: in the call of 'net' here

@@ -27,5 +27,5 @@ train {
 }
 
 // CHECK: value_require.pp:13:5: error: n must be below 5
-// CHECK: value_require.pp:7:3: note: required here
+// CHECK: value_require.pp:7:3: note: required here: n = 7
 // CHECK: value_require.pp:22:13: note: in the call of 'net' here
