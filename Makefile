@@ -19,6 +19,9 @@ MLIR      := -L$(LLVM)/lib -Wl,--start-group -lMLIRCAPIIRDL -lMLIRCAPIFunc -lMLI
              -lLLVMSupport -lLLVMDemangle -Wl,--end-group -lstdc++ -lm -lz -lzstd -ltinfo
 LIBS      := $(MLIR) -ljansson -lpthread
 
+# make V=1 shows the commands.
+SAY        = $(if $(V),,@echo "  make $@";)
+
 sources    = $(filter-out %_test.c %fuzz_parse.c %/fuzz.c,$(wildcard $(1)))
 BASE      := $(call sources,compiler/base/*.c)
 DSL       := $(call sources,dsl/*.c) $(B)/dsl/parse.c $(B)/dsl/lex.c $(B)/dsl/library.c
@@ -34,35 +37,35 @@ all: bin/ppc
 
 bin/ppc: $(B)/obj/compiler/driver/main.o $(B)/libppc.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -static -Wl,--gc-sections -o $@ $^ $(LIBS) 2>$(B)/link.log || { cat $(B)/link.log; exit 1; }
+	$(SAY)$(CC) $(LDFLAGS) -static -Wl,--gc-sections -o $@ $^ $(LIBS) 2>$(B)/link.log || { cat $(B)/link.log; exit 1; }
 
 $(B)/libppc.a: $(LIBRARY)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(SAY)$(AR) rcs $@ $^
 
 $(B)/obj/gen/%.o: $(B)/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -std=c11 -D_GNU_SOURCE $(INC) -ffunction-sections -fdata-sections -MMD -c -o $@ $<
+	$(SAY)$(CC) $(CFLAGS) -std=c11 -D_GNU_SOURCE $(INC) -ffunction-sections -fdata-sections -MMD -c -o $@ $<
 
 $(B)/obj/%.o: %.c | $(B)/dsl/parse.h
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(WARN) $(INC) -ffunction-sections -fdata-sections -MMD -c -o $@ $<
+	$(SAY)$(CC) $(CFLAGS) $(WARN) $(INC) -ffunction-sections -fdata-sections -MMD -c -o $@ $<
 
 $(B)/dsl/parse.c $(B)/dsl/parse.h &: dsl/parse.y
 	@mkdir -p $(@D)
-	bison -Wall -Werror=conflicts-sr -Werror=conflicts-rr -o $(B)/dsl/parse.c --header=$(B)/dsl/parse.h $<
+	$(SAY)bison -Wall -Werror=conflicts-sr -Werror=conflicts-rr -o $(B)/dsl/parse.c --header=$(B)/dsl/parse.h $<
 
 $(B)/dsl/lex.c: dsl/lex.l $(B)/dsl/parse.h
 	@mkdir -p $(@D)
-	flex -o $@ $<
+	$(SAY)flex -o $@ $<
 
 $(B)/dsl/library.c: dsl/embed.sh $(wildcard dsl/lib/*.pp)
 	@mkdir -p $(@D)
-	sh dsl/embed.sh $(wildcard dsl/lib/*.pp) >$@.tmp && mv $@.tmp $@
+	$(SAY)sh dsl/embed.sh $(wildcard dsl/lib/*.pp) >$@.tmp && mv $@.tmp $@
 
 $(B)/codegen/runtime_files.c: codegen/embed.sh $(RUNTIME)
 	@mkdir -p $(@D)
-	sh codegen/embed.sh $(RUNTIME) >$@.tmp && mv $@.tmp $@
+	$(SAY)sh codegen/embed.sh $(RUNTIME) >$@.tmp && mv $@.tmp $@
 
 # --- tests ------------------------------------------------------------------------------------------
 
@@ -72,11 +75,11 @@ RUNITS    := $(patsubst %.c,$(B)/test/%,$(wildcard runtime/*_test.c runtime/tran
 
 $(B)/test/runtime/%: runtime/%.c $(RUNTIME)
 	@mkdir -p $(@D)
-	$(CC) -O2 -g $(WARN) -ffp-contract=off -fopenmp-simd -I. -Iruntime -o $@ $< $(filter %.c,$(RUNTIME)) -lopenblas -ljansson -lcrypto -lm -lpthread
+	$(SAY)$(CC) -O2 -g $(WARN) -ffp-contract=off -fopenmp-simd -I. -Iruntime -o $@ $< $(filter %.c,$(RUNTIME)) -lopenblas -ljansson -lcrypto -lm -lpthread
 
 $(B)/test/%: %.c $(B)/libppc.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(WARN) $(INC) -o $@ $< $(B)/libppc.a $(LIBS)
+	$(SAY)$(CC) $(CFLAGS) $(WARN) $(INC) -o $@ $< $(B)/libppc.a $(LIBS)
 
 setup:
 	@.ci/setup
@@ -98,14 +101,14 @@ ASAN      := $(patsubst $(B)/obj/%,$(B)/asan/obj/%,$(LIBRARY)) $(B)/asan/obj/com
 
 $(B)/asan/obj/gen/%.o: $(B)/%.c
 	@mkdir -p $(@D)
-	$(CC) $(SANITIZE) -std=c11 -D_GNU_SOURCE $(INC) -MMD -c -o $@ $<
+	$(SAY)$(CC) $(SANITIZE) -std=c11 -D_GNU_SOURCE $(INC) -MMD -c -o $@ $<
 
 $(B)/asan/obj/%.o: %.c | $(B)/dsl/parse.h
 	@mkdir -p $(@D)
-	$(CC) $(SANITIZE) $(WARN) $(INC) -MMD -c -o $@ $<
+	$(SAY)$(CC) $(SANITIZE) $(WARN) $(INC) -MMD -c -o $@ $<
 
 $(B)/asan/fuzz: $(ASAN)
-	$(CC) $(SANITIZE) -o $@ $^ $(LIBS)
+	$(SAY)$(CC) $(SANITIZE) -o $@ $^ $(LIBS)
 
 # Longer than the tests.
 fuzz: $(B)/asan/fuzz

@@ -322,7 +322,7 @@ static bool concat_fits(Eval *e, const BuiltinCall *call, Type first, Type t,
 BUILTIN(concat) {
   Val list = call->v[0];
   int64_t axis_given = -1;
-  int axis;
+  int axis = 0;
   if (any_poison(call)) return POISON;
   if (list.kind != VAL_LIST || list.list->n == 0 || list.list->n > MAX_CONCAT)
     return eval_error(
