@@ -2,10 +2,10 @@
 // a = 2, b = 3, loss a·b·x·c (c = 1), x = 0 … 7 as 8 microbatches of one: the gradients are 10.5, 7 and 21.
 //
 // RUN: python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<8f", *range(8)))' >x.f32
-// RUN: for r in 1 2 4; do %ppc run %s --ranks=$r --data x=x.f32 --json --save=$r.st --save-gradients=$r.gr >$r.json || exit 1; done
-// RUN: for r in 1 2 4; do python3 %root/testdata/compare.py elements $r.gr 0 a=10.5 b=7 c=21 d=21 || exit 1; done
-// RUN: for r in 1 2 4; do python3 %root/testdata/compare.py elements $r.st 0 a=-8.5 b=-4 c=-20 d=-20 || exit 1; done
-// RUN: python3 %root/testdata/compare.py same 1.json 2.json 4.json
+// RUN: for r in 1 4; do %ppc run %s --ranks=$r --data x=x.f32 --json --save=$r.st --save-gradients=$r.gr >$r.json || exit 1; done
+// RUN: for r in 1 4; do python3 %root/testdata/compare.py elements $r.gr 0 a=10.5 b=7 c=21 d=21 || exit 1; done
+// RUN: for r in 1 4; do python3 %root/testdata/compare.py elements $r.st 0 a=-8.5 b=-4 c=-20 d=-20 || exit 1; done
+// RUN: python3 %root/testdata/compare.py same 1.json 4.json
 use optim; use schedules;
 
 module net() {

