@@ -1,6 +1,6 @@
 /* Builds emitted programs for `ppc run`. In: the files. Out: a folder with the programs. Without -o it is
- * $XDG_CACHE_HOME/ppc/programs/NAME, where NAME hashes all files: the same model with the same options
- * is built once. A folder counts when `.built` stands in it; it comes into being by renaming, so that
+ * $XDG_CACHE_HOME/ppc/programs/NAME, where NAME hashes all files, compiler and CPU level: the same model with
+ * the same options is built once. A folder counts when `.built` stands in it; it comes into being by renaming, so that
  * several ppc can work at once. What nobody used for a while is removed after a build. */
 #include <dirent.h>
 #include <errno.h>
@@ -70,8 +70,23 @@ static char **make_environment(Arena *arena) {
   return copy;
 }
 
+/* Programs in the cache run on this host only, so kernels are built for its level alone: a third of the
+ * time. Null: all levels. PP_CPU_LEVEL chooses a lower one, as it does at start. */
+static const char *host_levels(Arena *arena) {
+#if defined __x86_64__ && (defined __clang__ || __GNUC__ >= 12)
+  __builtin_cpu_init();
+  int level = __builtin_cpu_supports("x86-64-v4") ? 4 : __builtin_cpu_supports("x86-64-v3") ? 3 : 2;
+  const char *lower = getenv("PP_CPU_LEVEL");
+  if (lower && lower[0] >= '2' && lower[0] - '0' < level && lower[1] == '\0') level = lower[0] - '0';
+  if (__builtin_cpu_supports("x86-64-v2")) return arena_printf(arena, "LEVELS=%d", level);
+#else
+  (void)arena;
+#endif
+  return NULL;
+}
+
 /* Starts `make` with its output in a pipe; returns the pid, or -1 with errno. */
-static pid_t start_make(Arena *arena, const char *dir, int *out_pipe) {
+static pid_t start_make(Arena *arena, const char *dir, const char *levels, int *out_pipe) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return -1;
   posix_spawn_file_actions_t actions;
@@ -80,7 +95,7 @@ static pid_t start_make(Arena *arena, const char *dir, int *out_pipe) {
   posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
   long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-  char *arguments[] = {"make", "-s", "-C", (char *)dir, arena_printf(arena, "-j%ld", n_cpus > 0 ? n_cpus : 1), "all", NULL};
+  char *arguments[] = {"make", "-s", "-C", (char *)dir, arena_printf(arena, "-j%ld", n_cpus > 0 ? n_cpus : 1), "all", (char *)levels, NULL};
   pid_t pid;
   int error = posix_spawnp(&pid, "make", &actions, NULL, arguments, make_environment(arena));
   posix_spawn_file_actions_destroy(&actions);
@@ -103,10 +118,10 @@ static void read_all(int fd, Str *out) {
   close(fd);
 }
 
-static bool make_program(Arena *arena, const char *dir) {
+static bool make_program(Arena *arena, const char *dir, const char *levels) {
   int fd = -1, status = 0;
   Str said = {0};
-  pid_t pid = start_make(arena, dir, &fd);
+  pid_t pid = start_make(arena, dir, levels, &fd);
   if (pid < 0) {
     fprintf(stderr, "ppc: cannot start make: %s\n", strerror(errno));
     return false;
@@ -121,7 +136,7 @@ static bool make_program(Arena *arena, const char *dir) {
 
 /* --- entry ------------------------------------------------------------------------------------------------ */
 
-static bool emit_and_make(Arena *arena, const EmitFiles *files, const char *dir, const Options *options) {
+static bool emit_and_make(Arena *arena, const EmitFiles *files, const char *dir, const char *levels, const Options *options) {
   Str error = {0};
   bool fine = output_write(arena, files, dir, &error);
   if (!fine) fprintf(stderr, "ppc: %s\n", str_text(&error));
@@ -129,7 +144,7 @@ static bool emit_and_make(Arena *arena, const EmitFiles *files, const char *dir,
   if (!fine) return false;
   bool tells = isatty(2) && !options->quiet && !options->json;
   if (tells) fprintf(stderr, "building …\r");
-  fine = make_program(arena, dir);
+  fine = make_program(arena, dir, levels);
   if (tells) fprintf(stderr, "          \r");
   return fine;
 }
@@ -143,22 +158,22 @@ static const char *build_apart(Arena *arena, const EmitFiles *files, const Optio
     return NULL;
   }
   *out_temporary = !options->keep;
-  if (emit_and_make(arena, files, dir, options)) return dir;
+  if (emit_and_make(arena, files, dir, host_levels(arena), options)) return dir;
   output_remove(dir);
   return NULL;
 }
 
 static const char *build_cached(Arena *arena, const EmitFiles *files, const char *cache, const Options *options) {
-  const char *compiler = getenv("CC");
+  const char *levels = host_levels(arena), *compiler = arena_printf(arena, "%s %s", getenv("CC") ? getenv("CC") : "", levels ? levels : "");
   const char *programs = arena_printf(arena, "%s/programs", cache);
   const char *dir = arena_printf(arena, "%s/%s-%08x", programs, output_name(arena, files),
-                                 (unsigned)str_hash(compiler ? compiler : "", compiler ? strlen(compiler) : 0));
+                                 (unsigned)str_hash(compiler, strlen(compiler)));
   if (is_built(arena, dir)) {
     utimensat(AT_FDCWD, dir, NULL, 0); /* in use: kept */
     return dir;
   }
   const char *fresh = arena_printf(arena, "%s.%ld", dir, (long)getpid());
-  if (!emit_and_make(arena, files, fresh, options) || !mark_built(arena, fresh)) {
+  if (!emit_and_make(arena, files, fresh, levels, options) || !mark_built(arena, fresh)) {
     output_remove(fresh);
     return NULL;
   }
@@ -179,7 +194,7 @@ static bool is_writable(const char *folder) {
 
 const char *build_program(Arena *arena, const EmitFiles *files, const Options *options, bool *out_temporary) {
   *out_temporary = false;
-  if (options->output) return emit_and_make(arena, files, options->output, options) ? options->output : NULL;
+  if (options->output) return emit_and_make(arena, files, options->output, NULL, options) ? options->output : NULL;
   const char *cache = cache_folder(arena);
   if (cache && is_writable(arena_printf(arena, "%s/programs", cache))) return build_cached(arena, files, cache, options);
   return build_apart(arena, files, options, out_temporary);
