@@ -22,7 +22,7 @@ LIBS      := $(MLIR) -ljansson -lpthread
 # make V=1 shows the commands.
 SAY        = $(if $(V),,@echo "  make $@";)
 
-sources    = $(filter-out %_test.c %fuzz_parse.c %/fuzz.c,$(wildcard $(1)))
+sources    = $(filter-out %_test.c %/fuzz.c,$(wildcard $(1)))
 BASE      := $(call sources,compiler/base/*.c)
 DSL       := $(call sources,dsl/*.c) $(B)/dsl/parse.c $(B)/dsl/lex.c $(B)/dsl/library.c
 COMPILER  := $(call sources,compiler/ir/*.c compiler/*.c)

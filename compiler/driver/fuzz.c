@@ -11,13 +11,13 @@
  * Batches run in children, with a leak check at the end of each; a batch that leaks is run again one by one. What
  * fails is saved as build/fuzz/NUMBER.pp. One line is printed: "ok fuzz: …" or "FAIL fuzz: …".
  * It does not build or run emitted programs, nor read data files. */
-#include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -29,12 +29,16 @@
 #include "dsl/load.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/common_interface_defs.h>
 #include <sanitizer/lsan_interface.h>
 
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
-  return "handle_abort=1:detect_stack_use_after_return=0:leak_check_at_exit=0:allocator_may_return_null=0";
+  return "exitcode=99:handle_abort=1:detect_stack_use_after_return=0:leak_check_at_exit=0:allocator_may_return_null=0";
+}
+
+const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void) {
+  return "exitcode=99:print_stacktrace=1";
 }
 #endif
 
@@ -55,64 +59,33 @@ static bool one_in(uint32_t n) {
   return random_below(n) == 0;
 }
 
-/* --- the input that runs, where a signal handler finds it ------------------------------------------------ */
+/* --- the input that runs -------------------------------------------------------------------------------- */
 
 static struct {
-  long number;
   char path[64];
   Str text;
+  volatile long *number; /* shared with the parent, which says what failed */
 } current;
 
-static void say(const char *text) {
-  ssize_t ignored = write(1, text, strlen(text));
-  (void)ignored;
-}
-
-static void save_current(void) {
-  int file = open(current.path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  if (file < 0) return;
-  ssize_t ignored = write(file, current.text.text, current.text.length);
-  (void)ignored;
-  close(file);
-}
-
 static void fail_current(const char *what) {
-  save_current();
-  say("FAIL fuzz: ");
-  say(current.path);
-  say(": ");
-  say(what);
-  const char *pass = bug_pass();
-  if (pass) say(" in "), say(pass);
-  say("\n");
+  FILE *file = fopen(current.path, "wb");
+  if (file) {
+    fwrite(str_text(&current.text), 1, current.text.length, file);
+    fclose(file);
+  }
+  printf("FAIL fuzz: %s: %s\n", current.path, what);
 }
+
+enum { ENDED_WELL, ENDED_LEAKING, ENDED_LATE, ENDED_TOLD, ENDED_BADLY };
 
 static void on_alarm(int number) {
   (void)number;
-  fail_current("did not end in time");
-  _exit(1);
-}
-
-static void on_death(void) {
-  fail_current("crashed");
-}
-
-static void on_fault(int number) {
-  (void)number;
-  on_death();
-  _exit(1);
-}
-
-/* A sanitizer prints where it was before it calls on_death. */
-static void install_handlers(void) {
-  signal(SIGPROF, on_alarm);
-#ifdef __SANITIZE_ADDRESS__
-  __sanitizer_set_death_callback(on_death);
-#else
-  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) signal(faults[i], on_fault);
-#endif
-  (void)on_fault;
+  const char *pass = bug_pass() ? bug_pass() : "", *text = "fuzz: still in ";
+  ssize_t ignored = write(2, text, strlen(text));
+  ignored = write(2, pass, strlen(pass));
+  ignored = write(2, "\n", 1);
+  (void)ignored;
+  _exit(ENDED_LATE);
 }
 
 /* Seconds of the processor, for the machine may be busy; 0: none. */
@@ -315,7 +288,7 @@ static const Seed *make_input(const Seeds *seeds, long number, uint64_t seed) {
   random_state = seed * 0x2545f4914f6cdd1du + (uint64_t)number * 0x9e3779b97f4a7c15u;
   const Seed *from = pick_seed(seeds);
   str_free(&current.text);
-  current.number = number;
+  *current.number = number;
   snprintf(current.path, sizeof current.path, "build/fuzz/%ld.pp", number);
   uint32_t kind = random_below(200);
   if (kind == 0) make_deep(&current.text);
@@ -330,7 +303,8 @@ static const Seed *make_input(const Seeds *seeds, long number, uint64_t seed) {
 
 static void complain(const char *what) {
   fail_current(what);
-  exit(1);
+  fflush(NULL);
+  _exit(ENDED_TOLD);
 }
 
 /* What parses is printed as a text that gives the same tree and is printed the same again. */
@@ -376,20 +350,36 @@ static void check_pretty(const Pipeline *p) {
   free(text);
 }
 
+/* What the command line may say; most of it fits some of the seeds. */
+static CompileOptions make_options(Define *define) {
+  static const char *const schedules[] = {"gpipe", "one_f_one_b", "interleaved_1f1b", "interleaved_1f1b(chunks = 2)",
+                                          "halves", "gpipe(", "3", "fn () { }"};
+  static const char *const names[] = {"layers", "width", "stages", "length", "which", "d"};
+  static const char *const values[] = {"1", "2", "3", "4", "0", "-1", "true", "2 +", "[1]", "width", "\"a\"", "7; const b = 2"};
+#define ONE_OF(list) list[random_below(sizeof list / sizeof *list)]
+  *define = (Define){ONE_OF(names), ONE_OF(values)};
+  return (CompileOptions){.n_defines = one_in(8),
+                          .defines = define,
+                          .schedule = one_in(8) ? ONE_OF(schedules) : NULL,
+                          .ranks = one_in(8) ? 1 + (int64_t)random_below(4) : -1,
+                          .microbatches = one_in(8) ? 1 + (int64_t)random_below(6) : -1,
+                          .dtype = one_in(8) ? "f64" : NULL,
+                          .microbatch = -1,
+                          .steps = -1,
+                          .step_limit = STEPS,
+                          .no_fuse = one_in(8),
+                          .generate = one_in(16)};
+#undef ONE_OF
+}
+
 /* True when it was accepted. */
 static bool run_input(const Seed *from) {
   Arena *arena = arena_create();
   Diag *diag = diag_create();
   bug_set_pass("parse");
   check_print(arena, diag, from->path);
-  CompileOptions options = {.ranks = one_in(8) ? 1 + (int64_t)random_below(4) : -1,
-                            .microbatches = one_in(8) ? 1 + (int64_t)random_below(6) : -1,
-                            .dtype = one_in(8) ? "f64" : NULL,
-                            .microbatch = -1,
-                            .steps = -1,
-                            .step_limit = STEPS,
-                            .no_fuse = one_in(8),
-                            .generate = one_in(16)};
+  Define define;
+  CompileOptions options = make_options(&define);
   Pipeline p = {.arena = arena, .diag = diag};
   bool fine = pipeline_run_text(&p, from->path, str_text(&current.text), &options, NULL);
   if (fine) check_output(arena, &p);
@@ -407,10 +397,8 @@ static bool run_input(const Seed *from) {
 
 /* --- batches in children -------------------------------------------------------------------------------- */
 
-enum { ENDED_WELL, ENDED_BADLY, ENDED_LEAKING };
-
 static int run_here(const Seeds *seeds, long first, long n, uint64_t seed, long *accepted) {
-  install_handlers();
+  signal(SIGPROF, on_alarm);
   for (long i = first; i < first + n; i++) {
     set_alarm(SECONDS);
     *accepted += run_input(make_input(seeds, i, seed));
@@ -439,11 +427,19 @@ static int run_child(const Seeds *seeds, long first, long n, uint64_t seed, bool
   close(ends[0]);
   int status;
   while (waitpid(child, &status, 0) < 0) {}
-  return WIFEXITED(status) ? WEXITSTATUS(status) : ENDED_BADLY;
+  return WIFEXITED(status) && WEXITSTATUS(status) <= ENDED_BADLY ? WEXITSTATUS(status) : ENDED_BADLY;
 }
 
-static void report_leak(const Seeds *seeds, long first, long n, uint64_t seed) {
+/* The batch that began with `first` and ended so. */
+static void report(const Seeds *seeds, long first, long n, uint64_t seed, int status) {
+  static const char *const what[] = {[ENDED_LATE] = "did not end in time", [ENDED_BADLY] = "crashed"};
   long ignored;
+  if (status == ENDED_TOLD) return;
+  if (status != ENDED_LEAKING) {
+    make_input(seeds, *current.number, seed);
+    fail_current(what[status]);
+    return;
+  }
   for (long i = first; i < first + n; i++)
     if (run_child(seeds, i, 1, seed, true, &ignored) == ENDED_LEAKING) {
       make_input(seeds, i, seed);
@@ -456,6 +452,9 @@ static void report_leak(const Seeds *seeds, long first, long n, uint64_t seed) {
 int main(int argc, char **argv) {
   long n = argc > 1 ? strtol(argv[1], NULL, 10) : 5000, first = argc > 3 ? strtol(argv[3], NULL, 10) : 0;
   uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+  void *shared = mmap(NULL, sizeof *current.number, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return 1;
+  current.number = shared;
   Arena *arena = arena_create();
   Seeds seeds = {0};
   read_seeds(arena, &seeds);
@@ -467,8 +466,7 @@ int main(int argc, char **argv) {
   while (status == ENDED_WELL && done < n) {
     long batch = n - done < BATCH ? n - done : BATCH, one = 0;
     status = run_child(&seeds, first + done, batch, seed, false, &one);
-    if (status == ENDED_LEAKING) report_leak(&seeds, first + done, batch, seed);
-    else if (status != ENDED_WELL) printf("FAIL fuzz: inputs from %ld\n", first + done);
+    if (status != ENDED_WELL) report(&seeds, first + done, batch, seed, status);
     accepted += one;
     done += batch;
   }
