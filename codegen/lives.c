@@ -110,10 +110,10 @@ static void add_argument(Walk *w, const PlanAction *action, int k, uint32_t poin
 static void add_transfer(Walk *w, const PlanTransferOp *op, uint32_t point) {
   const PlanTransfer *t = &w->plan->transfers[op->transfer];
   bool sends = op->op == PP_POST_SEND || op->op == PP_AWAIT_SEND;
-  Use use = {.what = PLAN_ARG_VALUE, .id = t->value, .microbatch = t->microbatch,
+  Use use = {.what = PLAN_ARG_VALUE, .id = sends ? t->sent_as : t->value, .microbatch = t->microbatch,
              .space = sends ? PP_WINDOW : t->receive_space,
              .offset = sends ? t->send_offset : t->receive_offset, .size_bytes = (uint64_t)t->size_bytes,
-             .first = point, .last = point, .name = w->plan->values[t->value]};
+             .first = point, .last = point, .name = w->plan->values[sends ? t->sent_as : t->value]};
   use.offset &= ~EMIT_IN_WINDOW;
   VEC_PUSH(w->arena, &w->uses, use);
 }

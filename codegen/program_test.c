@@ -324,7 +324,7 @@ static const PlanRank *two_ranks(Arena *arena, const PlanTask *tasks) {
 
 static PlanTransfer transfer(int value, int microbatch, int from, const PlanType *type) {
   uint64_t here = value_place(value, microbatch);
-  return (PlanTransfer){value, microbatch, from, !from, emit_bytes(type), here, value == VALUE_CONTROL ? PLACE_VECTORS : here, PP_ARENA};
+  return (PlanTransfer){value, microbatch, from, !from, emit_bytes(type), here, value == VALUE_CONTROL ? PLACE_VECTORS : here, PP_ARENA, value};
 }
 
 /* --- the plan ------------------------------------------------------------------------------------------------------ */

@@ -60,12 +60,12 @@ static pp_data_kind data_kind(const char *word, pp_dtype dtype) {
   return dtype == PP_I32 ? PP_DATA_SYNTHETIC_I32 : PP_DATA_SYNTHETIC_F32;
 }
 
-/* A window of n tokens predicts n - 1 of them. */
+/* A window of n tokens predicts n - 1 of them; 0 where no source gives windows. */
 static int64_t tokens_per_step(const Plan *plan) {
   int64_t samples = (int64_t)plan->microbatch * plan->n_microbatches;
   for (int i = 0; i < plan->n_sources; i++)
     if (plan->sources[i].type.dtype == PP_I32 && plan->sources[i].n > 1) return samples * (plan->sources[i].n - 1);
-  return samples;
+  return 0;
 }
 
 static void build_sources(Build *b) {

@@ -191,6 +191,7 @@ typedef struct {
   int64_t size_bytes;
   uint64_t send_offset, receive_offset; /* window of the sender; arena or window of the receiver */
   pp_space receive_space;
+  int sent_as; /* the value that the sender's arguments call these bytes: `value` may be a reshape of it */
 } PlanTransfer;
 
 typedef struct {
@@ -235,7 +236,7 @@ typedef struct {
   pp_dtype dtype;
   uint64_t seed;
   int64_t steps;
-  int64_t tokens_per_step;   /* microbatch · microbatches · (n − 1) of the first i32 source, else microbatch · microbatches */
+  int64_t tokens_per_step;   /* microbatch · microbatches · (n − 1) of the first i32 source, else 0 */
   int microbatch, n_microbatches, n_ranks, n_stages, threads;
   bool nonfinite_skip, loss_pair, generate;
   int loss_rank, loss_stage;

@@ -299,7 +299,8 @@ static void build_transfers(Build *b) {
       bug("transfer of %s has no place", b->t->values[x->value].name);
     all[i] = (PlanTransfer){.value = x->value, .microbatch = x->microbatch, .from = x->from, .to = x->to,
                             .size_bytes = b->t->values[x->value].bytes, .send_offset = send.offset,
-                            .receive_offset = receive.offset, .receive_space = receive.space};
+                            .receive_offset = receive.offset, .receive_space = receive.space,
+                            .sent_as = tasks_root(b->t, x->from, x->value)};
   }
   b->plan->n_transfers = n;
   b->plan->transfers = all;

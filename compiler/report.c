@@ -97,20 +97,23 @@ static void put_number(Str *out, int64_t x, int width) {
   str_append(out, text, (size_t)k);
 }
 
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 static void put_head(const Plan *plan, Str *out) {
   str_printf(out, "%s: ", plan->model);
   put_number(out, parameter_count(plan, false), 0);
-  str_printf(out, " parameters in %d tensors (%s), %d stage%s on %d rank%s", plan->n_parameters,
-             dtype_names[plan->dtype], plan->n_stages, plan->n_stages == 1 ? "" : "s", plan->n_ranks,
-             plan->n_ranks == 1 ? "" : "s");
+  str_printf(out, " parameter%s in %d tensor%s (%s), %d stage%s on %d rank%s", plural(parameter_count(plan, false)),
+             plan->n_parameters, plural(plan->n_parameters), dtype_names[plan->dtype], plan->n_stages,
+             plural(plan->n_stages), plan->n_ranks, plural(plan->n_ranks));
   if (plan->generate) {
     str_printf(out, ", forward only\n");
     return;
   }
-  str_printf(out, "\nschedule %s, %d microbatch%s of %d, %lld steps of %lld samples", plan->schedule,
+  int64_t samples = (int64_t)plan->microbatch * plan->n_microbatches;
+  str_printf(out, "\nschedule %s, %d microbatch%s of %d, %lld step%s of %lld sample%s", plan->schedule,
              plan->n_microbatches, plan->n_microbatches == 1 ? "" : "es", plan->microbatch, (long long)plan->steps,
-             (long long)plan->microbatch * plan->n_microbatches);
-  if (plan->tokens_per_step != (int64_t)plan->microbatch * plan->n_microbatches) {
+             plural(plan->steps), (long long)samples, plural(samples));
+  if (plan->tokens_per_step > 0) {
     str_puts(out, ", ");
     put_number(out, plan->tokens_per_step, 0);
     str_puts(out, " tokens");

@@ -15,7 +15,8 @@ static pp_task_kind action_kind(const char *name) {
   return strcmp(name, "bwd_input") == 0 ? PP_BWD_INPUT : PP_BWD_WEIGHT;
 }
 
-enum { MAX_ACTIONS = 1 << 25 };
+/* The passes keep about 1 KB for each. */
+enum { MAX_ACTIONS = 1 << 21 };
 
 static Loc batch_loc(const Program *p) {
   const AstTrainEntry *entry = ast_train_find(p->train, "batch");

@@ -98,6 +98,19 @@ static void print_list(Str *out, const List *list, int depth) {
   str_puts(out, list->n > 64 ? ", …]" : "]");
 }
 
+static void print_tensor(Str *out, const Tensor *t) {
+  if (t->number) {
+    str_puts(out, "<run-time number>");
+    return;
+  }
+  str_puts(out, dtype_name(type_dtype(t->type)));
+  str_putc(out, '[');
+  for (int i = 0; i < type_rank(t->type); i++)
+    str_printf(out, i > 0 ? ", %lld" : "%lld",
+               (long long)type_dim(t->type, i));
+  str_putc(out, ']');
+}
+
 void val_print(Str *out, Val v, int depth) {
   char text[32];
   switch (v.kind) {
@@ -125,7 +138,7 @@ void val_print(Str *out, Val v, int depth) {
       str_puts(out, "[…]");
     break;
   case VAL_TENSOR:
-    str_puts(out, "<tensor>");
+    print_tensor(out, v.tensor);
     break;
   case VAL_INSTANCE:
     str_printf(out, "<%s>", v.instance->module->name);

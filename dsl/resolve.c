@@ -129,8 +129,9 @@ static void guess_in_file(StrGuess *guess, const AstFile *file,
       *out_item = file->names.entries[i].value;
 }
 
-// The nearest name in sight: scopes, then files, then builtins.
-static void note_guess(Resolver *r, Loc loc, const char *name) {
+// The nearest name in sight: scopes, then files, then builtins. False when
+// none is near.
+static bool note_guess(Resolver *r, Loc loc, const char *name) {
   StrGuess guess = str_guess_start(name);
   Loc place = loc;
   for (const Scope *s = r->scope; s; s = s->parent)
@@ -147,6 +148,7 @@ static void note_guess(Resolver *r, Loc loc, const char *name) {
     if (str_guess_try(&guess, builtin_names[i])) place = loc;
   if (guess.best)
     diag_note(r->diag, place, "did you mean '%s'?", guess.best);
+  return guess.best != NULL;
 }
 
 // True when the embedded library declares `name` at the start of a line.
@@ -166,18 +168,19 @@ static bool library_declares(const char *text, const char *name) {
   return false;
 }
 
-static void report_unknown(Resolver *r, Loc loc, const char *name) {
-  if (map_get(&r->unknown, name)) return;
+// False when there is nothing to suggest.
+static bool report_unknown(Resolver *r, Loc loc, const char *name) {
+  if (map_get(&r->unknown, name)) return true;
   map_put(r->arena, &r->unknown, name, (void *)name);
   diag_error(r->diag, loc, "unknown name '%s'", name);
-  if (diag_is_full(r->diag)) return;
+  if (diag_is_full(r->diag)) return true;
   for (int i = 0; i < dsl_library_count; i++) {
     if (!library_declares(dsl_library[i].text, name)) continue;
     diag_note(r->diag, loc, "the library has it: 'use %s;'",
               dsl_library[i].name);
-    return;
+    return true;
   }
-  note_guess(r, loc, name);
+  return note_guess(r, loc, name);
 }
 
 // The item that a file-level name means; reports one that two used files
@@ -404,7 +407,9 @@ static void resolve_target(Resolver *r, const AstExpr *target) {
   const AstItem *item =
       name ? NULL : find_item(r, target->loc, target->name);
   if (!name && !item && !dsl_is_builtin(target->name)) {
-    report_unknown(r, target->loc, target->name);
+    if (!report_unknown(r, target->loc, target->name))
+      diag_note(r->diag, target->loc, "'let %s = …;' declares it",
+                target->name);
     return;
   }
   diag_error(r->diag, target->loc,

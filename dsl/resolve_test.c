@@ -70,7 +70,9 @@ static void reports_unknown_names(void) {
   check_messages("const b = softmax(1);",
                  "t:1:11: error: unknown name 'softmax'\n"
                  "t:1:11: note: the library has it: 'use nn;'\n");
-  check_messages("fn f() { x = 1; }", "t:1:10: error: unknown name 'x'\n");
+  check_messages("fn f() { x = 1; }",
+                 "t:1:10: error: unknown name 'x'\n"
+                 "t:1:10: note: 'let x = …;' declares it\n");
   check_messages("use nx;",
                  "t:1:5: error: there is no file 'nx.pp' to use: No such file "
                  "or directory\n"
