@@ -9,14 +9,6 @@ schedule vshape(ranks, stages, microbatches) {
     for i in reverse(0..microbatches) { bwd(r, i); }
   }
 }
-// backwards in reverse order of microbatches
-schedule lifo(ranks, stages, microbatches) {
-  let k = stages / ranks;
-  rank r {
-    for i in 0..microbatches { for s in r * k..(r + 1) * k { fwd(s, i); } }
-    for i in reverse(0..microbatches) { for s in reverse(r * k..(r + 1) * k) { bwd(s, i); } }
-  }
-}
 // ZB-H1
 schedule zb_h1(ranks, stages, microbatches) {
   require stages == ranks, "one stage a rank";
