@@ -1,7 +1,6 @@
 . "$(dirname "$0")/lib.sh"
 must $ppc compile $models/gpt2.pp "${tiny[@]}" --ranks=4 -o made
 must make -s -C made -j2
-before=$(ls /dev/shm | grep -c '^ppc-' || true)
 place='step [0-9]+, (stage_1_[a-z]+, stage 1(, microbatch [0-7])?, [a-z0-9]+\.pp:[0-9]+|between steps)'
 
 start() { # options…: a run of 4 ranks that doesn't end; waits for its first step
@@ -25,7 +24,7 @@ ended() { # STATUS SECONDS: the job ends so, in time, and leaves nothing
   [ $status = $1 ] || fail "status $status, expected $1"
   awk "BEGIN { exit !($took < $2) }" || fail "took $took s"
   for p in $made_ranks; do [ ! -e /proc/$p ] || grep -q 'State:.Z' /proc/$p/status || fail "rank $p is left"; done
-  [ $(ls /dev/shm | grep -c '^ppc-' || true) -le $before ] || fail "left in /dev/shm: $(ls /dev/shm)"
+  ! ls /dev/shm | grep "run-$job-" || fail "left in /dev/shm: $(ls /dev/shm)"
 }
 says() { head -n 1 err | grep -qE "$1" || fail "the first message is not like '$1'"; }
 
