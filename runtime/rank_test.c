@@ -263,7 +263,7 @@ static double disturb(int n, int rank, int number) {
   unsetenv("PP_TEST_SLEEP_US");
   test_nap(0.4);
   for (int r = 0; r < n; r++) {
-    if (rank < 0 || r == rank) kill(job.pids[r], number);
+    if ((rank < 0 || r == rank) && job.pids[r] > 0) kill(job.pids[r], number);
   }
   double seconds = test_wait(&job, 20);
   test_close(&job);
@@ -378,6 +378,7 @@ static const char *on_a_terminal(const char *steps, int number, int *out_status)
   size_t used = 0;
   int terminal, status;
   pid_t pid = forkpty(&terminal, NULL, NULL, &size);
+  if (pid < 0) return NULL; /* no /dev/pts here; and kill(-1) would reach every process */
   if (pid == 0) {
     setenv("TEST_RANK", "0", 1);
     setenv("TEST_RANKS", "1", 1);
@@ -399,6 +400,10 @@ static const char *on_a_terminal(const char *steps, int number, int *out_status)
 static void a_terminal_has_a_live_line(void) {
   int status;
   const char *text = on_a_terminal("--steps=60", 0, &status);
+  if (!text) {
+    puts("no pseudo-terminal here: not tested");
+    return;
+  }
   CHECK(status == 0);
   CHECK(count_lines(text, "\n") == 1 && text[strlen(text) - 1] == '\n');
   CHECK(count_lines(text, "\rstep ") >= 2 && count_lines(text, "\rstep ") < 60);
@@ -409,6 +414,10 @@ static void a_terminal_has_a_live_line(void) {
 static void a_signal_ends_the_live_line(void) {
   int status;
   const char *text = on_a_terminal("--steps=100000", SIGINT, &status);
+  if (!text) {
+    puts("no pseudo-terminal here: not tested");
+    return;
+  }
   CHECK(status == 130);
   const char *message = strstr(text, "\033[K\r\nppc: ended by Ctrl-C\r\n");
   CHECK(message != NULL && message[strlen("\033[K\r\nppc: ended by Ctrl-C\r\n")] == 0);

@@ -44,7 +44,7 @@ static int run_with(const char *first, const char *second, int number, double *o
     _exit(run_ranks(arena, root, 2, &arguments));
   }
   int status;
-  if (number) {
+  if (number && pid > 0) {
     usleep(700000);
     kill(pid, number);
   }
