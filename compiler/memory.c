@@ -27,8 +27,8 @@ typedef struct {
   pp_space space;
   pp_memory_class class;
   int64_t bytes, start, end, offset;
-  int64_t first_use; /* tick of the first action that touches it */
-  int n_users;      /* actions that touch it */
+  int n_own, n_other; /* actions that touch it: of the stage that makes it, of others */
+  int64_t first_use, first_other, last_use; /* ticks of actions that touch it */
   int receive;      /* transfer that fills it, -1 */
   int first_send;   /* newest transfer that reads it + 1; next_send of Memory goes on */
 } Item;
@@ -220,10 +220,16 @@ static Item *touch_item(Memory *m, ItemKind kind, int key, int microbatch, int64
   if (!*slot) {
     bool is_sent = kind == ITEM_VALUE && m->sent[key];
     Item item = {.kind = kind, .key1 = key, .key2 = microbatch, .space = is_sent ? PP_WINDOW : PP_ARENA,
-                 .class = PP_CLASS_STASHES, .bytes = touched_bytes(m, kind, key), .start = start, .end = start, .first_use = start};
+                 .class = PP_CLASS_STASHES, .bytes = touched_bytes(m, kind, key), .start = start, .end = start, .first_use = start,
+                 .first_other = INT64_MAX};
     *slot = add_item(m, item) + 1;
   }
   return &m->items.at[*slot - 1];
+}
+
+/* A frame is its stage's own; a value is that of the stage that makes it. */
+static bool is_own(const Memory *m, const Touch *touch, int stage) {
+  return touch->kind != ITEM_VALUE || m->t->values[touch->key].stage == stage;
 }
 
 static void walk_actions(Memory *m) {
@@ -231,15 +237,20 @@ static void walk_actions(Memory *m) {
     const Task *task = actions_task(m->a, m->rank->rank, i);
     int task_index = (int)(task - m->t->tasks), microbatch = actions_microbatch(m->a, m->rank->rank, i);
     const TouchVec *touches = &m->touches[task_index];
+    int64_t first = first_tick(m, i), last = last_tick(m, i);
     for (int k = 0; k < touches->n; k++) {
-      Item *item = touch_item(m, touches->at[k].kind, touches->at[k].key, microbatch, first_tick(m, i));
-      if (last_tick(m, i) > item->end) item->end = last_tick(m, i);
-      item->n_users++;
+      Item *item = touch_item(m, touches->at[k].kind, touches->at[k].key, microbatch, first);
+      bool own = is_own(m, &touches->at[k], task->stage);
+      if (last > item->end) item->end = last;
+      if (last > item->last_use) item->last_use = last;
+      if (!own && item->first_other == INT64_MAX) item->first_other = first;
+      if (own) item->n_own++;
+      else item->n_other++;
     }
     int64_t workspace = m->plans[task_index]->workspace_bytes;
     if (workspace)
       add_item(m, (Item){.kind = ITEM_WORKSPACE, .key1 = i, .class = PP_CLASS_WORKSPACE, .bytes = workspace,
-                         .start = first_tick(m, i), .end = last_tick(m, i)});
+                         .start = first, .end = last});
   }
 }
 
@@ -294,7 +305,6 @@ static void add_transfers(Memory *m) {
       m->next_send[i] = item->first_send;
       item->first_send = i + 1;
     }
-    if (item->n_users < 2) item->class = PP_CLASS_TRANSFERS; /* nothing here keeps it for later */
   }
 }
 
@@ -314,13 +324,20 @@ static void note_reuse(void *context, int later, int earlier) {
   if (m->items.at[x].first_send) VEC_PUSH(m->arena, &m->reuses, (Reuse){y, x});
 }
 
-/* What has come but is not used yet is still a transfer, whatever keeps it later. */
+/* From when on an item is a stash: kept here for a later task of the stage that makes it, or of one that
+ * has used it. Before that it has come, or waits on the rank, to be used. */
+static int64_t stash_begin(const Item *x) { return x->n_own > 1 ? x->first_use : x->first_other; }
+
+static bool is_stash(const Item *x) { return x->class == PP_CLASS_STASHES && (x->n_own > 1 || x->n_other > 1); }
+
+/* What has come but is not used yet, and what is used no more but has not gone, is a transfer. */
 static pp_memory_class class_at(const Item *x, int64_t instant) {
-  return x->receive >= 0 && instant < x->first_use ? PP_CLASS_TRANSFERS : x->class;
+  if (x->class != PP_CLASS_STASHES) return x->class;
+  return is_stash(x) && instant >= stash_begin(x) && instant <= x->last_use ? PP_CLASS_STASHES : PP_CLASS_TRANSFERS;
 }
 
 /* Lays out one space; adds what is live at its fullest instant to the class totals. */
-static int64_t lay_out(Memory *m, pp_space space, int64_t *class_bytes, int64_t *out_instant) {
+static int64_t lay_out(Memory *m, pp_space space, int64_t *class_bytes) {
   LayoutItem *layout = arena_alloc_array(m->arena, (size_t)m->items.n, sizeof *layout);
   int *members = arena_alloc_array(m->arena, (size_t)m->items.n, sizeof *members), n = 0;
   for (int i = 0; i < m->items.n; i++) {
@@ -329,13 +346,13 @@ static int64_t lay_out(Memory *m, pp_space space, int64_t *class_bytes, int64_t 
     layout[n] = (LayoutItem){.size = tasks_align(x->bytes), .start = x->start, .end = x->end};
     members[n++] = i;
   }
-  int64_t extent = layout_pack(layout, n);
+  int64_t extent = layout_pack(layout, n), instant = 0;
   for (int i = 0; i < n; i++) m->items.at[members[i]].offset = layout[i].offset;
   layout_visit_earlier(layout, n, note_reuse, &(Visit){m, members});
-  layout_peak(layout, n, out_instant);
+  layout_peak(layout, n, &instant);
   for (int i = 0; i < n; i++) {
     const Item *x = &m->items.at[members[i]];
-    if (x->start <= *out_instant && x->end >= *out_instant) class_bytes[class_at(x, *out_instant)] += x->bytes;
+    if (x->start <= instant && x->end >= instant) class_bytes[class_at(x, instant)] += x->bytes;
   }
   return extent;
 }
@@ -437,8 +454,57 @@ static void write_bytes(Memory *m, int64_t arena_bytes, int64_t window_bytes, in
   for (int k = 0; k < PP_CLASS_COUNT; k++) sum += class_bytes[k];
   class_bytes[PP_CLASS_WORKSPACE] += arena_bytes + window_bytes - sum; /* gaps */
   for (int k = 0; k < PP_CLASS_COUNT; k++) numbers[2 + k] = class_bytes[k];
-  numbers[2 + PP_CLASS_COUNT] = instant < 0 ? 0 : instant / 4;
+  numbers[2 + PP_CLASS_COUNT] = instant / 4;
   op_set_ints(m->ir, m->rank->op, "bytes", PP_CLASS_COUNT + 3, numbers);
+}
+
+/* --- bytes over time ----------------------------------------------------------------------------------- */
+
+static void count_between(int64_t *change, int64_t n, int64_t start, int64_t end, int64_t bytes) {
+  change[start < 0 ? 0 : start] += bytes;
+  change[end + 1 < n ? end + 1 : n] -= bytes;
+}
+
+/* Writes the bytes in use during each action, arena and window together; returns the fullest instant. */
+static int64_t write_live(Memory *m) {
+  int64_t n = 4 * (int64_t)m->rank->n_actions, sum = 0, most = -1, instant = 0;
+  int64_t *change = arena_alloc_array(m->arena, (size_t)n + 1, sizeof *change);
+  int64_t *live = arena_alloc_array(m->arena, (size_t)m->rank->n_actions, sizeof *live);
+  for (int i = 0; i < m->items.n; i++) {
+    const Item *x = &m->items.at[i];
+    count_between(change, n, x->start < n ? x->start : n - 1, x->end, tasks_align(x->bytes));
+  }
+  for (int64_t tick = 0; tick < n; tick++) {
+    sum += change[tick];
+    if (sum > live[tick / 4]) live[tick / 4] = sum;
+    if (sum > most) most = sum, instant = tick;
+  }
+  op_set_ints(m->ir, m->rank->op, "live", m->rank->n_actions, live);
+  return instant;
+}
+
+/* The most bytes of stashes that wait between two actions; what a task makes and uses at once is not
+ * among them. */
+static void write_stash(Memory *m) {
+  int64_t n = 4 * (int64_t)m->rank->n_actions, sum = 0, most = 0;
+  int64_t *change = arena_alloc_array(m->arena, (size_t)n + 1, sizeof *change);
+  for (int i = 0; i < m->items.n; i++) {
+    const Item *x = &m->items.at[i];
+    if (is_stash(x) && stash_begin(x) < x->last_use) count_between(change, n, stash_begin(x) + 1, x->last_use - 1, x->bytes);
+  }
+  for (int64_t tick = 0; tick < n; tick++) {
+    sum += change[tick];
+    if (sum > most) most = sum;
+  }
+  op_set_int(m->ir, m->rank->op, "stash", most);
+}
+
+/* Writes which items are there at the fullest instant. */
+static void write_peak(Memory *m, int64_t instant) {
+  VEC(int64_t) items = {0};
+  for (int i = 0; i < m->items.n; i++)
+    if (m->items.at[i].start <= instant && m->items.at[i].end >= instant) VEC_PUSH(m->arena, &items, i);
+  op_set_ints(m->ir, m->rank->op, "peak", items.n, items.at);
 }
 
 static void plan_rank(Memory *m, int r) {
@@ -452,15 +518,18 @@ static void plan_rank(Memory *m, int r) {
   walk_actions(m);
   add_transfers(m);
   m->floor = arena_alloc_array(m->arena, (size_t)m->items.n, sizeof *m->floor);
-  int64_t class_bytes[PP_CLASS_COUNT] = {0}, instant = 0, window_instant = 0;
-  int64_t arena_bytes = lay_out(m, PP_ARENA, class_bytes, &instant);
-  int64_t window_bytes = lay_out(m, PP_WINDOW, class_bytes, &window_instant);
+  int64_t class_bytes[PP_CLASS_COUNT] = {0};
+  int64_t arena_bytes = lay_out(m, PP_ARENA, class_bytes);
+  int64_t window_bytes = lay_out(m, PP_WINDOW, class_bytes);
   Issues issues = {0};
   post_all(m, &issues);
   await_sends(m, &issues);
   issue_write(m->ir, m->arena, m->rank->op, &issues);
   write_items(m);
+  int64_t instant = write_live(m);
   write_bytes(m, arena_bytes, window_bytes, class_bytes, instant);
+  write_peak(m, instant);
+  write_stash(m);
 }
 
 static void index_transfers(Memory *m, Arena *arena) {

@@ -165,6 +165,8 @@ static void build_stages(Build *b) {
     stage->n_weight_fields = t->weight_frames[s].fields.n;
     stage->weight_fields = build_fields(b, &t->weight_frames[s]);
     stage->weight_frame_bytes = t->weight_frames[s].bytes;
+    stage->stash_bytes = tasks_stash_bytes(t, s);
+    stage->weight_stash_bytes = tasks_weight_stash_bytes(t, s);
   }
   b->plan->n_stages_ = t->n_stages;
   b->plan->stages = all;

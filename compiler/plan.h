@@ -152,6 +152,8 @@ typedef struct {
   int n_fields, n_weight_fields;
   const PlanField *fields, *weight_fields; /* struct stage_K_frame, struct stage_K_weight_frame */
   int64_t frame_bytes, weight_frame_bytes;
+  int64_t stash_bytes;        /* what a microbatch keeps of its forward for its backward, frame and values */
+  int64_t weight_stash_bytes; /* what it keeps from bwd_input to bwd_weight; 0 when the backward is whole */
   const char *first_line, *last_line; /* of the stage in the source */
 } PlanStage;
 
@@ -226,7 +228,11 @@ typedef struct {
   uint64_t losses, counts, norms, step;   /* arena offsets; UINT64_MAX: not on this rank */
   uint64_t control;                       /* bit 63: in the window */
   const uint64_t *output_slots;           /* the same; UINT64_MAX: not on this rank */
-  int peak_action;                        /* where the arena is fullest */
+  int peak_action;                        /* where most bytes are in use */
+  const int64_t *live_bytes;              /* [n_actions] in use during each action, arena and window; gaps don't count */
+  int64_t peak_bytes;                     /* the largest of them; mapped bytes are more where there are gaps, or where
+                                           * arena and window are fullest at different times */
+  int64_t stash_bytes;                    /* most bytes of stashes that wait between two actions */
 } PlanRank;
 
 typedef struct {

@@ -262,6 +262,10 @@ static void build_bytes(Build *b, int r, PlanRank *rank) {
   rank->window_bytes = (uint64_t)bytes[1];
   for (int k = 0; k < PP_CLASS_COUNT; k++) rank->class_bytes[k] = bytes[2 + k];
   rank->peak_action = (int)bytes[2 + PP_CLASS_COUNT];
+  rank->live_bytes = op_ints(b->arena, b->t->ranks[r].op, "live", &n);
+  if (n != rank->n_actions) bug("rank %d: bytes of %d actions", r, (int)n);
+  if (n) rank->peak_bytes = rank->live_bytes[rank->peak_action];
+  rank->stash_bytes = op_int(b->t->ranks[r].op, "stash", 0);
 }
 
 static void build_rank(Build *b, int r, PlanRank *rank) {

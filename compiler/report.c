@@ -170,6 +170,9 @@ static void put_peaks(const Plan *plan, Str *out) {
       else
         str_printf(out, ", fullest in %s(%d)", kind_names[task->kind], task->stage);
       if (a->line && a->microbatch >= 0) str_printf(out, " (%s)", a->line);
+      str_puts(out, ": ");
+      put_number(out, r->peak_bytes, 0);
+      str_puts(out, " bytes");
     }
     str_puts(out, "\n");
   }
@@ -219,6 +222,15 @@ static json_t *text(const char *s) {
   return j;
 }
 
+/* Ranks of more actions than these don't list them. */
+enum { MANY_ACTIONS = 10000 };
+
+static json_t *json_live(const PlanRank *r) {
+  json_t *all = json_array();
+  for (int i = 0; i < r->n_actions; i++) json_array_append_new(all, json_integer(r->live_bytes[i]));
+  return all;
+}
+
 static json_t *json_ranks(const Plan *plan) {
   json_t *all = json_array();
   for (int i = 0; i < plan->n_ranks; i++) {
@@ -235,6 +247,9 @@ static json_t *json_ranks(const Plan *plan) {
     set(o, "window_bytes", json_integer((json_int_t)r->window_bytes));
     set(o, "mapped_bytes", json_integer(mapped_bytes(r)));
     set(o, "peak_action", json_integer(r->peak_action));
+    set(o, "peak_bytes", json_integer(r->peak_bytes));
+    set(o, "stash_bytes", json_integer(r->stash_bytes));
+    if (r->n_actions <= MANY_ACTIONS) set(o, "live_bytes", json_live(r));
     json_array_append_new(all, o);
   }
   return all;
@@ -272,6 +287,8 @@ static json_t *json_stages(const Plan *plan) {
     set(o, "rank", json_integer(stage->rank));
     set(o, "frame_bytes", json_integer(stage->frame_bytes));
     set(o, "weight_frame_bytes", json_integer(stage->weight_frame_bytes));
+    set(o, "stash_bytes", json_integer(stage->stash_bytes));
+    set(o, "weight_stash_bytes", json_integer(stage->weight_stash_bytes));
     set(o, "first_line", text(stage->first_line));
     set(o, "last_line", text(stage->last_line));
     json_array_append_new(all, o);

@@ -335,6 +335,47 @@ StoreKind tasks_storage(const Tasks *t, int rank, int root) {
   return v->store == STORE_GRADIENT && away ? STORE_ITEM : v->store;
 }
 
+/* Marks in `seen` the items (by root; frames by kind behind the values) that a task touches. */
+static void mark_items(const Tasks *t, const Task *task, bool *seen) {
+  int rank = task ? (int)t->stage_ranks[task->stage] : 0;
+  for (int k = 0; task && k < task->n_in + task->n_out; k++) {
+    int root = tasks_root(t, rank, (int)(k < task->n_in ? task->in[k] : task->out[k - task->n_in]));
+    switch (tasks_storage(t, rank, root)) {
+    case STORE_FRAME: seen[t->n_values] = true; break;
+    case STORE_WEIGHT_FRAME: seen[t->n_values + 1] = true; break;
+    case STORE_ITEM: seen[root] = true; break;
+    default: break;
+    }
+  }
+}
+
+/* Bytes of what both some task of `before` and one of `after` (bits per kind) touch. */
+static int64_t kept_bytes(const Tasks *t, int stage, unsigned before, unsigned after) {
+  size_t n = (size_t)t->n_values + 2;
+  Arena *tmp = arena_create();
+  bool *early = arena_alloc_array(tmp, n, sizeof *early), *late = arena_alloc_array(tmp, n, sizeof *late);
+  for (int kind = 0; kind < LOOP_KINDS; kind++) {
+    const Task *task = tasks_find(t, stage, (pp_task_kind)kind);
+    if (before & 1u << kind) mark_items(t, task, early);
+    if (after & 1u << kind) mark_items(t, task, late);
+  }
+  int64_t bytes = 0;
+  for (int v = 0; v < t->n_values; v++)
+    if (early[v] && late[v]) bytes += t->values[v].bytes;
+  if (early[t->n_values] && late[t->n_values]) bytes += t->frames[stage].bytes;
+  if (early[t->n_values + 1] && late[t->n_values + 1]) bytes += t->weight_frames[stage].bytes;
+  arena_destroy(tmp);
+  return bytes;
+}
+
+int64_t tasks_stash_bytes(const Tasks *t, int stage) {
+  return kept_bytes(t, stage, 1u << PP_FWD, 1u << PP_BWD | 1u << PP_BWD_INPUT | 1u << PP_BWD_WEIGHT);
+}
+
+int64_t tasks_weight_stash_bytes(const Tasks *t, int stage) {
+  return kept_bytes(t, stage, 1u << PP_FWD | 1u << PP_BWD_INPUT, 1u << PP_BWD_WEIGHT);
+}
+
 /* --- ranks ------------------------------------------------------------------------------------------- */
 
 int tasks_block_begin(const TaskRank *rank, int index) {

@@ -117,6 +117,10 @@ int tasks_output(const Tasks *t, const char *name);
 int tasks_root(const Tasks *t, int rank, int value);
 /* Where `value` lies on `rank`, given its root there. */
 StoreKind tasks_storage(const Tasks *t, int rank, int root);
+/* Bytes that a microbatch keeps of a stage's forward for its backward, and from the input half of it to
+ * the weight half. */
+int64_t tasks_stash_bytes(const Tasks *t, int stage);
+int64_t tasks_weight_stash_bytes(const Tasks *t, int stage);
 /* The overlap block that action `index` stands in, as [begin, end): the action alone without one. */
 int tasks_block_begin(const TaskRank *rank, int index);
 int tasks_block_end(const TaskRank *rank, int index);

@@ -30,7 +30,7 @@ typedef struct {
 
 enum {
   MAX_INFERRED = 3,  /* results that inference can make */
-  MAX_OWN_ATTRS = 8, /* attributes of one op in the table */
+  MAX_OWN_ATTRS = 12, /* attributes of one op in the table */
   WHY_SIZE = 512,
   VARIADIC_SLOTS = 32 /* runs of one type among the operands (results) of an op with any number of them */
 };
