@@ -1,41 +1,116 @@
-// Pipeline schedules. Each is given ranks, stages and microbatches by name.
+// Pipeline schedules. Each is given ranks, stages and microbatches by name, and says by `require`
+// what it does not allow. ppc knows none of them: a schedule in your own file has the same rights.
 //
-// gpipe and one_f_one_b take any number of stages that the ranks divide: the
-// k = stages / ranks consecutive stages of a rank act as one.
+// A rank holds one or more chunks of the model. Schedules of one chunk, and those in a V, take any
+// multiple of the stages that they need: then k consecutive stages act as one chunk, and one cut of
+// a model runs on fewer ranks too.
+//
+// F, I and W are the times of a chunk's forward, input half and weight half, B = I + W. Memory
+// counts forward stashes: until their input half ran, or ("weight-held") until their weight half
+// ran. docs/schedules.md has a table of all, and their pictures.
 
-// All forwards, then all backwards (Huang et al., arXiv 1811.06965).
+fn forward(first, k, i) { for s in 0..k { fwd(first + s, i); } }
+fn backward(first, k, i) { for s in 0..k { bwd(first + k - 1 - s, i); } }
+fn backward_input(first, k, i) { for s in 0..k { bwd_input(first + k - 1 - s, i); } }
+fn backward_weight(first, k, i) { for s in 0..k { bwd_weight(first + k - 1 - s, i); } }
+
+// --- one chunk on each rank ----------------------------------------------------------------------
+
+// All forwards, then all backwards (Huang et al., arXiv 1811.06965). Simplest, with long runs of
+// one kind; holds every microbatch. Bubble (ranks - 1) (F + B).
 schedule gpipe(ranks, stages, microbatches) {
   require mod(stages, ranks) == 0, "the stages must be a multiple of the ranks";
   let k = stages / ranks;
   rank r {
-    for i in 0..microbatches {
-      for s in r * k..(r + 1) * k { fwd(s, i); }
-    }
-    for i in 0..microbatches {
-      for s in reverse(r * k..(r + 1) * k) { bwd(s, i); }
-    }
+    for i in 0..microbatches { forward(r * k, k, i); }
+    for i in 0..microbatches { backward(r * k, k, i); }
   }
 }
 
-// One forward, one backward (PipeDream-flush, arXiv 2006.09503): at most ranks - r microbatches of
-// activations are alive on rank r.
+// One forward, one backward (PipeDream-flush, arXiv 2006.09503). The bubble of gpipe with little
+// memory: at most ranks - r microbatches on rank r.
 schedule one_f_one_b(ranks, stages, microbatches) {
   require mod(stages, ranks) == 0, "the stages must be a multiple of the ranks";
   let k = stages / ranks;
-  fn forward(r, i) { for s in r * k..(r + 1) * k { fwd(s, i); } }
-  fn backward(r, i) { for s in reverse(r * k..(r + 1) * k) { bwd(s, i); } }
   rank r {
-    let warmup = min(microbatches, ranks - r - 1);
-    for i in 0..warmup { forward(r, i); }
-    for i in 0..microbatches - warmup { forward(r, warmup + i); backward(r, i); }
-    for i in microbatches - warmup..microbatches { backward(r, i); }
+    let warmup = min(microbatches, ranks - 1 - r);
+    for i in 0..warmup { forward(r * k, k, i); }
+    for i in 0..microbatches - warmup { forward(r * k, k, warmup + i); backward(r * k, k, i); }
+    for i in microbatches - warmup..microbatches { backward(r * k, k, i); }
   }
 }
 
-// Interleaved 1F1B (Megatron-LM, arXiv 2104.04473): stage c * ranks + r is chunk c of rank r.
+// 1F1B with its forwards a pair earlier (Zhuang et al., arXiv 2211.05322): transfers hide behind a
+// whole pair. Twice the memory: 2 (ranks - r) - 1 microbatches.
+schedule eager_1f1b(ranks, stages, microbatches) {
+  require mod(stages, ranks) == 0, "the stages must be a multiple of the ranks";
+  let k = stages / ranks;
+  rank r {
+    let ahead = min(microbatches, 2 * (ranks - r) - 1);
+    for i in 0..ahead { forward(r * k, k, i); }
+    for i in 0..microbatches - ahead { backward(r * k, k, i); forward(r * k, k, ahead + i); }
+    for i in microbatches - ahead..microbatches { backward(r * k, k, i); }
+  }
+}
+
+// ZB-H1 (Qi et al., arXiv 2401.10241): 1F1B with weight halves that wait for what would be a
+// bubble. A third of 1F1B's, (ranks - 1) (F + I - W); holds up to `ranks` stashes on every rank,
+// weight-held.
+schedule zb_h1(ranks, stages, microbatches) {
+  require mod(stages, ranks) == 0, "the stages must be a multiple of the ranks";
+  let k = stages / ranks;
+  rank r {
+    let f = 0; let w = 0;
+    while f < min(microbatches, ranks - 1 - r) { forward(r * k, k, f); f += 1; }
+    for i in 0..microbatches {
+      if f < microbatches { forward(r * k, k, f); f += 1; }
+      backward_input(r * k, k, i);
+      if i + 1 - w > r { backward_weight(r * k, k, w); w += 1; }
+    }
+    for i in w..microbatches { backward_weight(r * k, k, i); }
+  }
+}
+
+// ZB-H2 of the same paper: twice the warm-up, so no bubble at equal costs from 2 ranks - 1
+// microbatches on; up to 2 ranks - 1 stashes on every rank, weight-held.
+schedule zb_h2(ranks, stages, microbatches) {
+  require mod(stages, ranks) == 0, "the stages must be a multiple of the ranks";
+  let k = stages / ranks;
+  rank r {
+    let f = 0; let w = 0;
+    while f < min(microbatches, 2 * (ranks - 1 - r)) { forward(r * k, k, f); f += 1; }
+    for i in 0..microbatches {
+      if f < microbatches { forward(r * k, k, f); f += 1; }
+      backward_input(r * k, k, i);
+      if i + 1 - w > 2 * r { backward_weight(r * k, k, w); w += 1; }
+    }
+    for i in w..microbatches { backward_weight(r * k, k, i); }
+  }
+}
+
+// --- several chunks on each rank: stage c * ranks + r is chunk c of rank r -----------------------
+
+// Breadth first (Lamy-Poirier, arXiv 2211.05953): chunk by chunk all forwards, then all backwards.
+// The gradients of a chunk are complete together; holds everything.
+schedule looped_bfs(ranks, stages, microbatches, chunks = div(stages, ranks)) {
+  require stages == ranks * chunks, "stages must be ranks * chunks";
+  require microbatches >= ranks, "there must be at least as many microbatches as ranks";
+  rank r {
+    for c in 0..chunks { for i in 0..microbatches { fwd(c * ranks + r, i); } }
+    for c in 0..chunks { for i in 0..microbatches { bwd((chunks - 1 - c) * ranks + r, i); } }
+  }
+}
+
+// The interleaved ones run a group of microbatches through all chunks, then the next group. A short
+// last group would deadlock, so groups are equal and have at least as many microbatches as there
+// are ranks (all of them when there are fewer).
+fn rounds(ranks, microbatches) { return max(1, div(microbatches, ranks)); }
+
+// Interleaved 1F1B (Megatron-LM, arXiv 2104.04473): the bubble of 1F1B divided by the chunks; more
+// stashes, each of a smaller chunk, and `chunks` times the transfers.
 schedule interleaved_1f1b(ranks, stages, microbatches, chunks = div(stages, ranks)) {
   require stages == ranks * chunks, "stages must be ranks * chunks";
-  let rounds = max(1, div(microbatches, ranks));
+  let rounds = rounds(ranks, microbatches);
   require mod(microbatches, rounds) == 0, "microbatches must be a multiple of the rounds";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
@@ -48,5 +123,120 @@ schedule interleaved_1f1b(ranks, stages, microbatches, chunks = div(stages, rank
     for k in 0..warmup { forward(r, k); }
     for k in 0..n - warmup { forward(r, warmup + k); backward(r, k); }
     for k in n - warmup..n { backward(r, k); }
+  }
+}
+
+// The same with one more forward before the first backward (Kimi K2, arXiv 2507.20534): transfers
+// hide behind a pair, for one more stash.
+schedule kimi_k2(ranks, stages, microbatches, chunks = div(stages, ranks)) {
+  require stages == ranks * chunks, "stages must be ranks * chunks";
+  let rounds = rounds(ranks, microbatches);
+  require mod(microbatches, rounds) == 0, "microbatches must be a multiple of the rounds";
+  let group = microbatches / rounds;
+  let n = microbatches * chunks;
+  fn chunk(k) { return mod(div(k, group), chunks); }
+  fn microbatch(k) { return div(k, group * chunks) * group + mod(k, group); }
+  fn forward(r, k) { fwd(chunk(k) * ranks + r, microbatch(k)); }
+  fn backward(r, k) { bwd((chunks - 1 - chunk(k)) * ranks + r, microbatch(k)); }
+  rank r {
+    let ahead = min(n, 2 * (ranks - 1 - r) + (chunks - 1) * group + 2);
+    for k in 0..ahead { forward(r, k); }
+    for k in 0..n - ahead { backward(r, k); forward(r, ahead + k); }
+    for k in n - ahead..n { backward(r, k); }
+  }
+}
+
+// Interleaved with halves: a shorter warm-up, and weight halves that wait as in zb_h1. Bubble ranks
+// - 1 chunks at equal costs; ranks * chunks stashes, weight-held.
+schedule interleaved_zero_bubble(ranks, stages, microbatches, chunks = div(stages, ranks)) {
+  require stages == ranks * chunks, "stages must be ranks * chunks";
+  let rounds = rounds(ranks, microbatches);
+  require mod(microbatches, rounds) == 0, "microbatches must be a multiple of the rounds";
+  let group = microbatches / rounds;
+  let n = microbatches * chunks;
+  fn chunk(k) { return mod(div(k, group), chunks); }
+  fn microbatch(k) { return div(k, group * chunks) * group + mod(k, group); }
+  rank r {
+    let warmup = min(n, ranks - 1 - r + (chunks - 1) * group);
+    for k in 0..warmup { fwd(chunk(k) * ranks + r, microbatch(k)); }
+    for k in 0..n {
+      if warmup + k < n { fwd(chunk(warmup + k) * ranks + r, microbatch(warmup + k)); }
+      bwd_input((chunks - 1 - chunk(k)) * ranks + r, microbatch(k));
+      if k >= r { bwd_weight((chunks - 1 - chunk(k - r)) * ranks + r, microbatch(k - r)); }
+    }
+    for k in max(0, n - r)..n { bwd_weight((chunks - 1 - chunk(k)) * ranks + r, microbatch(k)); }
+  }
+}
+
+// --- two chunks on each rank, in a V: down the ranks and back up ---------------------------------
+
+// A microbatch's backward starts on the rank where its forward did, so all ranks hold about as
+// much.
+
+// ZB-V (Qi et al., arXiv 2401.10241): no bubble at equal costs from 2 ranks - 1 microbatches on,
+// with the memory of 1F1B's rank 0 (2 ranks chunks).
+schedule zb_v(ranks, stages, microbatches) {
+  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
+  let k = stages / (2 * ranks);
+  rank r {
+    let down = r * k; let up = (2 * ranks - 1 - r) * k;
+    let f0 = 0; let f1 = 0; let i0 = 0; let i1 = 0; let w0 = 0; let w1 = 0;
+    // Fewer microbatches run the order of 2 ranks - 1, with the others left out.
+    let n = max(microbatches, 2 * ranks - 1);
+    fn forward_down()  { if f0 < microbatches { forward(down, k, f0); } f0 += 1; }
+    fn forward_up()    { if f1 < microbatches { forward(up, k, f1); } f1 += 1; }
+    fn input_down()    { if i0 < microbatches { backward_input(down, k, i0); } i0 += 1; }
+    fn input_up()      { if i1 < microbatches { backward_input(up, k, i1); } i1 += 1; }
+    fn weight_down()   { if w0 < microbatches { backward_weight(down, k, w0); } w0 += 1; }
+    fn weight_up()     { if w1 < microbatches { backward_weight(up, k, w1); } w1 += 1; }
+    for j in 0..2 * (ranks - r) - 1 { forward_down(); }
+    for j in 0..r { forward_up(); forward_down(); }
+    for j in 0..ranks - r { forward_up(); input_up(); weight_up(); }
+    while f1 < n {
+      if f0 < n { forward_down(); }
+      input_down(); weight_down();
+      forward_up(); input_up(); weight_up();
+    }
+    for j in 0..r { input_down(); input_up(); }
+    for j in 0..ranks - r { input_down(); weight_down(); }
+    while w1 < n { weight_up(); }
+    while w0 < n { weight_down(); }
+  }
+}
+
+// DualPipe-V (DeepSeek-AI, arXiv 2412.19437, and the cut-in-half form of its authors' repository):
+// forward and backward of different microbatches run as one, so that the transfers of one hide
+// behind the other's arithmetic; 2 ranks + 1 chunks on every rank.
+schedule dualpipe_v(ranks, stages, microbatches) {
+  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
+  require microbatches >= 2 * ranks, "there must be at least 2 * ranks microbatches";
+  let k = stages / (2 * ranks);
+  rank r {
+    let first = [r * k, (2 * ranks - 1 - r) * k];
+    let f = [0, 0]; let b = [0, 0];  // microbatches so far, of each chunk
+    let waiting = [];                // weight halves: [chunk, microbatch]
+    fn run_forward(c) { forward(first[c], k, f[c]); f[c] += 1; }
+    fn run_backward(c) { backward(first[c], k, b[c]); b[c] += 1; }
+    fn run_input(c) { backward_input(first[c], k, b[c]); append(waiting, [c, b[c]]); b[c] += 1; }
+    fn run_weight() { let w = pop_front(waiting); backward_weight(first[w[0]], k, w[1]); }
+    fn pair(c, d) {
+      for s in 0..k { overlap { fwd(first[c] + s, f[c]); bwd(first[d] + k - 1 - s, b[d]); } }
+      f[c] += 1; b[d] += 1;
+    }
+    let above = ranks - 1 - r;
+    for j in 0..2 * above { run_forward(0); }
+    for j in 0..r + 1 { run_forward(0); run_forward(1); }
+    for j in 0..above { run_input(1); run_weight(); run_forward(1); }
+    for j in 0..microbatches - 2 * ranks + r + 1 {
+      // Apart, the rank at the turn starts the first backward sooner.
+      if j == 0 and above == 0 { run_forward(0); run_backward(1); } else { pair(0, 1); }
+      pair(1, 0);
+    }
+    for j in 0..above { run_backward(1); pair(1, 0); }
+    for j in 0..2 * (r + 1) {        // the second half of these leaves its weights to the end
+      if j < r + 1 { run_backward(1 - mod(j, 2)); } else { run_input(1 - mod(j, 2)); }
+    }
+    for j in 0..above { run_weight(); run_input(0); }
+    for j in 0..r + 1 { run_weight(); }
   }
 }
