@@ -31,6 +31,7 @@ typedef struct {
   bool has_seed;
   int threads;
   int64_t step_limit; /* of the evaluator; 0: 10^9 */
+  int64_t memory;     /* bytes that a rank may map; 0: no limit */
   bool no_fuse, verify, generate;
 } CompileOptions;
 
@@ -65,6 +66,7 @@ bool schedule_build(Ir *ir, const ScheduledActions *actions, Loc schedule, Loc r
 bool transfers_run(Ir *ir);
 bool fuse_run(Ir *ir, bool enabled); /* disabled: a kernel for each op */
 bool memory_run(Ir *ir);
+bool memory_check_limit(Ir *ir, int64_t limit); /* behind memory_run: an error for each rank that maps more bytes */
 bool progress_run(Ir *ir);
 Plan *plan_build(Ir *ir, Arena *arena, const CompileOptions *options); /* null after errors */
 

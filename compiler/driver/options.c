@@ -23,6 +23,7 @@ typedef enum {
   KIND_SEED,       /* 64 bits */
   KIND_THREADS,
   KIND_REAL,       /* from 0 */
+  KIND_BYTES,      /* from 1, with a unit or without */
   KIND_DEFINE,
   KIND_DATA,
   KIND_DTYPE,
@@ -66,6 +67,7 @@ static const Row table[] = {
     {"--data", "NAME=PATH", 0, MODEL, KIND_DATA, 0, NO_FIELD, "a data source reads this file"},
     {"--dtype", "f32|f64", 0, MODEL, KIND_DTYPE, 0, AT(compile.dtype), "type of real tensors"},
     {"--threads", "N", 0, MODEL, KIND_THREADS, 0, AT(compile.threads), "threads of each rank's matrix products (1)"},
+    {"--memory", "BYTES", 0, CHECK | COMPILE | RUN, KIND_BYTES, 0, AT(compile.memory), "an error when a rank needs more (2GiB, 512MB, 4096)"},
     {"--no-fuse", NULL, 0, MODEL, KIND_FLAG, 0, AT(compile.no_fuse), "one kernel for each operation; the results have the same bits"},
     {"--target", "cpu", 0, MODEL, KIND_TARGET, 0, NO_FIELD, "what the programs run on"},
     {"--verify", NULL, 0, MODEL, KIND_FLAG, 0, AT(compile.verify), "verify the IR after each pass"},
@@ -235,6 +237,28 @@ static int check_real(Parser *p, const Row *row, const char *value) {
   return complain(p, "%s=%s: expected a number from 0 up", row->name, value);
 }
 
+/* What a unit stands for: "" 1, "KB" 1000, "KiB" 1024, …; 0: it is none. */
+static uint64_t unit_bytes(const char *unit) {
+  static const char letters[] = "KMGT";
+  const char *letter = *unit ? strchr(letters, *unit) : NULL;
+  if (!*unit || !strcmp(unit, "B")) return 1;
+  bool binary = !strcmp(unit + 1, "iB");
+  if (!letter || (!binary && strcmp(unit + 1, "B") != 0)) return 0;
+  uint64_t bytes = 1;
+  for (const char *c = letters; c <= letter; c++) bytes *= binary ? 1024 : 1000;
+  return bytes;
+}
+
+static int set_bytes(Parser *p, const Row *row, const char *value) {
+  size_t digits = strspn(value, "0123456789");
+  uint64_t number, unit = unit_bytes(value + digits);
+  if (unit && parse_u64(arena_strndup(p->arena, value, digits), INT64_MAX / unit, &number) && number > 0) {
+    *(int64_t *)field_of(p, row) = (int64_t)(number * unit);
+    return STATUS_FINE;
+  }
+  return complain(p, "%s=%s: expected bytes, as in 2GiB, 512MB or 4096", row->name, value);
+}
+
 static bool is_name(const char *text, size_t n) {
   if (n == 0 || (text[0] >= '0' && text[0] <= '9')) return false;
   for (size_t i = 0; i < n; i++) {
@@ -310,6 +334,7 @@ static int set_value(Parser *p, const Row *row, const char *value) {
   case KIND_SEED: return set_seed(p, row, value);
   case KIND_THREADS: return set_threads(p, row, value);
   case KIND_REAL: return check_real(p, row, value);
+  case KIND_BYTES: return set_bytes(p, row, value);
   case KIND_DEFINE: return set_define(p, value);
   case KIND_DATA: return set_data(p, value);
   case KIND_DTYPE: return set_dtype(p, value);

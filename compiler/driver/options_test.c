@@ -48,6 +48,14 @@ static void try_values(void) {
   result(accepted("compile m.pp -oout") && strcmp(options.output, "out") == 0, "-oDIR");
   result(accepted("fmt -i a.pp b.pp") && options.write && options.files.n == 2, "fmt -i takes files");
   result(accepted("check -- --odd.pp") && strcmp(options.files.at[0], "--odd.pp") == 0, "-- ends the options");
+  static const struct {
+    const char *line;
+    int64_t bytes;
+  } memory[] = {{"check m.pp --memory=4096", 4096},  {"compile m.pp -o d --memory 512MB", 512000000}, {"run m.pp --memory=2GiB", INT64_C(2) << 30},
+                {"check m.pp --memory=3KiB", 3072},  {"check m.pp --memory=1TB", INT64_C(1000000000000)}, {"check m.pp --memory=7B", 7},
+                {"check m.pp --memory=9223372036854775807", INT64_MAX}, {"check m.pp", 0}};
+  for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+    result(accepted(memory[i].line) && options.compile.memory == memory[i].bytes, memory[i].line);
   result(accepted("dump --irdl") && options.irdl, "dump --irdl needs no model");
 }
 
@@ -83,6 +91,16 @@ static void try_refusals(void) {
       "check m.pp --dtype=bf16",
       "check m.pp --color=blue",
       "check m.pp --target=cuda",
+      "check m.pp --memory=0",
+      "check m.pp --memory=-1",
+      "check m.pp --memory=1.5GiB",
+      "check m.pp --memory=GiB",
+      "check m.pp --memory=4 GiB",
+      "check m.pp --memory=4gib",
+      "check m.pp --memory=4G",
+      "check m.pp --memory=9223372036854775808",
+      "check m.pp --memory=8388608TiB",
+      "dump m.pp --memory=1",
       "check m.pp --no-fuse=1",
       "check m.pp -D width",
       "check m.pp -D 1=2",

@@ -51,7 +51,7 @@ static void run_passes(Run *run, const DslProgram *text, const CompileOptions *o
   PASS("schedule", schedule_run(ir, program));
   PASS("transfers", transfers_run(ir));
   PASS("fuse", fuse_run(ir, !options->no_fuse));
-  PASS("memory", memory_run(ir));
+  PASS("memory", memory_run(ir) && (!options->memory || memory_check_limit(ir, options->memory)));
   PASS("progress", progress_run(ir));
   PASS("plan", (run->verify || ir_verify(ir)) && (p->plan = plan_build(ir, p->arena, options)) != NULL);
 }

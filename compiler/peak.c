@@ -1,0 +1,152 @@
+/* In: the layout of each rank, and the bytes that a rank may map. Out: an error for each rank that needs
+ * more, at the line of the schedule whose action is the fullest, with what takes most there: tensors by
+ * their names in the source, frames taken apart into their fields, microbatches counted together. What
+ * counts is what the emitted program maps: the arena and the window, gaps between items included. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+#include "compiler/items.h"
+#include "compiler/tasks.h"
+
+enum { FEW_RANKS = 4, FEW_TENSORS = 5 };
+
+/* Tensors of one name, place and size. */
+typedef struct {
+  const char *name;
+  Loc loc;
+  int64_t bytes, n;
+} Held;
+
+typedef struct {
+  Ir *ir;
+  Diag *diag;
+  Arena *arena;
+  const Tasks *t;
+  const TaskRank *rank;
+  VEC(Held) held; /* at the fullest instant of the rank */
+} Peak;
+
+/* --- what is there ------------------------------------------------------------------------------------- */
+
+static void hold(Peak *p, const char *name, Loc loc, int64_t bytes) {
+  VEC_PUSH(p->arena, &p->held, (Held){name, loc, bytes, 1});
+}
+
+/* "x (gpt2.pp:31)" without its place, which the note has already. */
+static void hold_value(Peak *p, int value) {
+  const TaskValue *v = &p->t->values[value];
+  const char *end = strstr(v->name, " (");
+  size_t length = end ? (size_t)(end - v->name) : strlen(v->name);
+  hold(p, arena_strndup(p->arena, v->name, length), v->loc, v->bytes);
+}
+
+static void hold_frame(Peak *p, const TaskFrame *frame) {
+  for (int i = 0; i < frame->fields.n; i++) hold_value(p, frame->fields.at[i].value);
+}
+
+static void hold_of_parameter(Peak *p, int64_t parameter, const char *of) {
+  const TaskParameter *x = &p->t->parameters[parameter];
+  hold(p, arena_printf(p->arena, "%s%s", of, x->name), op_loc(p->ir, x->op), x->bytes);
+}
+
+static const char *action_text(const Peak *p, int64_t action) {
+  const int64_t *a = &p->rank->actions[3 * action];
+  const char *kind = tasks_kind_name((pp_task_kind)a[0]);
+  if (a[2] < 0) return arena_printf(p->arena, "%s(%d)", kind, (int)a[1]);
+  return arena_printf(p->arena, "%s(%d, %d)", kind, (int)a[1], (int)a[2]);
+}
+
+/* Workspace has no tensor of the source: the place of its action says where it comes from. */
+static void hold_workspace(Peak *p, int64_t action, int64_t bytes) {
+  hold(p, arena_printf(p->arena, "workspace of %s", action_text(p, action)), p->rank->lines[action], bytes);
+}
+
+static void hold_item(Peak *p, const int64_t *item) {
+  switch ((ItemKind)item[0]) {
+  case ITEM_PARAMETER: hold_of_parameter(p, item[1], ""); break;
+  case ITEM_GRADIENT: hold_of_parameter(p, item[1], "gradient of "); break;
+  case ITEM_STATE: hold_of_parameter(p, item[1], arena_printf(p->arena, "%s of ", p->t->states[item[2]])); break;
+  case ITEM_FRAME: hold_frame(p, &p->t->frames[item[1]]); break;
+  case ITEM_WEIGHT_FRAME: hold_frame(p, &p->t->weight_frames[item[1]]); break;
+  case ITEM_VALUE: hold_value(p, (int)item[1]); break;
+  case ITEM_WORKSPACE: hold_workspace(p, item[1], item[5]); break;
+  default: break; /* vectors of the runtime: a few numbers each */
+  }
+}
+
+static int by_name(const void *px, const void *py) {
+  const Held *x = px, *y = py;
+  int order = strcmp(x->name, y->name);
+  if (order) return order;
+  if (x->loc.file != y->loc.file) return x->loc.file - y->loc.file;
+  if (x->loc.line != y->loc.line) return x->loc.line - y->loc.line;
+  if (x->loc.col != y->loc.col) return x->loc.col - y->loc.col;
+  return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+static int by_total(const void *px, const void *py) {
+  const Held *x = px, *y = py;
+  int64_t a = x->n * x->bytes, b = y->n * y->bytes;
+  if (a != b) return a > b ? -1 : 1;
+  return by_name(px, py);
+}
+
+static void find_held(Peak *p, const int64_t *items) {
+  int64_t n_peak = 0;
+  const int64_t *peak = op_ints(p->arena, p->rank->op, "peak", &n_peak);
+  p->held.n = 0;
+  for (int64_t i = 0; i < n_peak; i++) hold_item(p, &items[ITEM_NUMBERS * peak[i]]);
+  if (!p->held.n) return;
+  qsort(p->held.at, (size_t)p->held.n, sizeof *p->held.at, by_name);
+  int n = 1;
+  for (int i = 1; i < p->held.n; i++) {
+    if (by_name(&p->held.at[n - 1], &p->held.at[i]) == 0) p->held.at[n - 1].n++;
+    else p->held.at[n++] = p->held.at[i];
+  }
+  p->held.n = n;
+  qsort(p->held.at, (size_t)n, sizeof *p->held.at, by_total);
+}
+
+/* --- errors -------------------------------------------------------------------------------------------- */
+
+static void note_held(Peak *p) {
+  for (int i = 0; i < p->held.n && i < FEW_TENSORS; i++) {
+    const Held *x = &p->held.at[i];
+    if (x->n == 1) diag_note(p->diag, x->loc, "%lld bytes of it: %s", (long long)x->bytes, x->name);
+    else diag_note(p->diag, x->loc, "%lld bytes of it: %lld times %s, %lld bytes each", (long long)(x->n * x->bytes),
+                   (long long)x->n, x->name, (long long)x->bytes);
+  }
+}
+
+static void report_rank(Peak *p, const int64_t *bytes, int64_t limit) {
+  int64_t n = 0, action = bytes[2 + PP_CLASS_COUNT];
+  const int64_t *items = op_ints(p->arena, p->rank->op, "items", &n);
+  const int64_t *live = op_ints(p->arena, p->rank->op, "live", &n);
+  diag_error(p->diag, p->rank->lines[action],
+             "rank %d needs %lld bytes, --memory allows %lld: it is fullest in %s, with %lld bytes in use", p->rank->rank,
+             (long long)(bytes[0] + bytes[1]), (long long)limit, action_text(p, action), (long long)live[action]);
+  find_held(p, items);
+  note_held(p);
+}
+
+bool memory_check_limit(Ir *ir, int64_t limit) {
+  Peak p = {.ir = ir, .diag = ir_diag(ir), .arena = arena_create()};
+  p.t = tasks_read(ir, p.arena);
+  int n_over = 0;
+  Loc last = {0};
+  for (int r = 0; r < p.t->n_ranks; r++) {
+    int64_t n = 0;
+    p.rank = &p.t->ranks[r];
+    const int64_t *bytes = op_ints(p.arena, p.rank->op, "bytes", &n);
+    if (n != PP_CLASS_COUNT + 3) bug("rank %d has no layout", r);
+    if (bytes[0] + bytes[1] <= limit) continue;
+    if (n_over++ < FEW_RANKS) report_rank(&p, bytes, limit);
+    last = p.rank->lines[bytes[2 + PP_CLASS_COUNT]];
+  }
+  if (n_over > FEW_RANKS)
+    diag_note(p.diag, last, "%d more rank%s need%s too much", n_over - FEW_RANKS, n_over == FEW_RANKS + 1 ? "" : "s",
+              n_over == FEW_RANKS + 1 ? "s" : "");
+  arena_destroy(p.arena);
+  return n_over == 0;
+}
