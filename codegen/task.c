@@ -326,7 +326,7 @@ static void emit_attention(Body *b, const PlanStatement *s) {
   char scale[32];
   str_format_double(s->attrs.value, scale);
   EmitCall call;
-  start_routine(&call, b, s->op == PLAN_OP_ATTENTION ? "pp_attention" : "pp_attention_grad", s->in[0]);
+  start_routine(&call, b, s->op == PLAN_OP_ATTENTION ? "kernels->attention" : "kernels->attention_grad", s->in[0]);
   emit_call_arg(&call, "&(pp_attention_shape){%lld, %lld, %lld, %lld, %lld, %lld, %d, %s}",
                 (long long)q->dims[0], (long long)q->dims[1], (long long)k->dims[1], (long long)q->dims[2],
                 (long long)k->dims[2], (long long)q->dims[3], s->attrs.causal, scale);

@@ -185,6 +185,8 @@ void pp_signals_install(void);
 int pp_signal_caught(void);
 pp_status pp_watch_start(pp_rank *rank);
 void pp_watch_stop(pp_rank *rank);
+/* Start time of a process in clock ticks, which tells it from a later one of the same number; 0: it is gone. */
+uint64_t pp_process_start(pid_t pid);
 /* "stage_1_fwd (stage 1), microbatch 3, gpt2.pp:41" of any rank. */
 void pp_describe_place(const pp_slot *slot, char *out_text, size_t text_bytes);
 

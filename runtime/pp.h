@@ -202,10 +202,11 @@ typedef struct {
   int causal;
   double scale;
 } pp_attention_shape;
-void pp_attention_f32(const pp_attention_shape *s, const float *q, const float *k, const float *v, float *out, float *lse, void *workspace);
-void pp_attention_grad_f32(const pp_attention_shape *s, const float *q, const float *k, const float *v, const float *out, const float *lse, const float *dout, float *dq, float *dk, float *dv, void *workspace);
-void pp_attention_f64(const pp_attention_shape *s, const double *q, const double *k, const double *v, double *out, double *lse, void *workspace);
-void pp_attention_grad_f64(const pp_attention_shape *s, const double *q, const double *k, const double *v, const double *out, const double *lse, const double *dout, double *dq, double *dk, double *dv, void *workspace);
+/* kernels/attention.c has one of each for each x86-64 level; the emitted table of kernels holds those that fit. */
+typedef void pp_attention_f32_fn(const pp_attention_shape *s, const float *q, const float *k, const float *v, float *out, float *lse, void *workspace);
+typedef void pp_attention_grad_f32_fn(const pp_attention_shape *s, const float *q, const float *k, const float *v, const float *out, const float *lse, const float *dout, float *dq, float *dk, float *dv, void *workspace);
+typedef void pp_attention_f64_fn(const pp_attention_shape *s, const double *q, const double *k, const double *v, double *out, double *lse, void *workspace);
+typedef void pp_attention_grad_f64_fn(const pp_attention_shape *s, const double *q, const double *k, const double *v, const double *out, const double *lse, const double *dout, double *dq, double *dk, double *dv, void *workspace);
 
 #ifdef __cplusplus
 }

@@ -234,17 +234,34 @@ static void open_pidfd(Watch *w, int r) {
   w->peers[r].pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-static int is_stopped(int32_t pid) {
-  char path[64], text[512];
+/* The fields of /proc/PID/stat from the state on; null: the process is gone. */
+static const char *process_stat(pid_t pid, char *text, size_t text_bytes) {
+  char path[64];
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  ssize_t n = read(fd, text, sizeof text - 1);
+  if (fd < 0) return NULL;
+  ssize_t n = read(fd, text, text_bytes - 1);
   close(fd);
-  if (n <= 0) return 0;
+  if (n <= 0) return NULL;
   text[n] = 0;
-  const char *at = strrchr(text, ')');
-  return at && (at[2] == 'T' || at[2] == 't');
+  const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+  return at && at[1] == ' ' ? at + 2 : NULL;
+}
+
+uint64_t pp_process_start(pid_t pid) {
+  char text[1024];
+  const char *at = process_stat(pid, text, sizeof text);
+  for (int field = 3; at && field < 22; field++) {
+    at = strchr(at, ' ');
+    if (at) at++;
+  }
+  return at ? strtoull(at, NULL, 10) : 0;
+}
+
+static int is_stopped(pid_t pid) {
+  char text[1024];
+  const char *at = process_stat(pid, text, sizeof text);
+  return at && (*at == 'T' || *at == 't');
 }
 
 static int has_left(const pp_slot *slot) { return atomic_load(&slot->state) == PP_STATE_FINISHED; }

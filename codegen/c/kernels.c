@@ -111,6 +111,37 @@ static void add_file(Arena *arena, EmitFiles *files, const char *path, Str *text
   str_free(text);
 }
 
+/* --- attention: one routine of the runtime for each (op, dtype), built for every level like the kernels -------- */
+
+typedef struct {
+  const char *name; /* "attention_f32" */
+  PlanOp op;
+  pp_dtype dtype;   /* of q */
+} LeveledRoutine;
+
+static const LeveledRoutine leveled_routines[] = {{"attention_f32", PLAN_OP_ATTENTION, PP_F32},
+                                                  {"attention_grad_f32", PLAN_OP_ATTENTION_GRAD, PP_F32},
+                                                  {"attention_f64", PLAN_OP_ATTENTION, PP_F64},
+                                                  {"attention_grad_f64", PLAN_OP_ATTENTION_GRAD, PP_F64}};
+enum { N_LEVELED_ROUTINES = sizeof leveled_routines / sizeof *leveled_routines };
+
+static bool is_used(const Plan *plan, const LeveledRoutine *routine) {
+  for (int t = 0; t < plan->n_tasks; t++) {
+    const PlanTask *task = &plan->tasks[t];
+    for (int i = 0; i < task->n_statements; i++) {
+      const PlanStatement *s = &task->statements[i];
+      if (s->op == routine->op && task->buffers[s->in[0]].type.dtype == routine->dtype) return true;
+    }
+  }
+  return false;
+}
+
+/* `format` has the name twice. */
+static void print_leveled_routines(Str *out, const Plan *plan, const char *format) {
+  for (int i = 0; i < N_LEVELED_ROUTINES; i++)
+    if (is_used(plan, &leveled_routines[i])) str_printf(out, format, leveled_routines[i].name, leveled_routines[i].name);
+}
+
 static void emit_header(Arena *arena, const Plan *plan, EmitFiles *files) {
   Str out = {0};
   str_puts(&out, "/* The kernels of this program: called through the table that was chosen at start. */\n"
@@ -122,6 +153,7 @@ static void emit_header(Arena *arena, const Plan *plan, EmitFiles *files) {
     kernel_print_parameters(&out, k, kernel_parameter_names(arena, k));
     str_puts(&out, ");\n");
   }
+  print_leveled_routines(&out, plan, "  pp_%s_fn *%s;\n");
   str_puts(&out, "};\n\n/* Constant after pp_kernels_select(). */\nextern const struct kernels *kernels;\n\n"
                  "/* Chooses the kernels for this CPU; 0, or 1 after printing why there are none. */\nint pp_kernels_select(void);\n\n#endif\n");
   add_file(arena, files, "kernels.h", &out);
@@ -144,8 +176,11 @@ static void emit_source(Arena *arena, const Plan *plan, EmitFiles *files) {
     str_puts(&out, ") ");
     kernel_print_body(arena, &out, k, names);
   }
-  str_puts(&out, "\nextern const struct kernels PP_LEVELED(kernels);\nconst struct kernels PP_LEVELED(kernels) = {\n  .level = PP_LEVEL,\n");
+  str_putc(&out, '\n');
+  print_leveled_routines(&out, plan, "extern pp_%s_fn PP_LEVELED(pp_%s);\n");
+  str_puts(&out, "extern const struct kernels PP_LEVELED(kernels);\nconst struct kernels PP_LEVELED(kernels) = {\n  .level = PP_LEVEL,\n");
   for (int i = 0; i < plan->n_kernels; i++) str_printf(&out, "  .%s = %s,\n", plan->kernels[i].name, plan->kernels[i].name);
+  print_leveled_routines(&out, plan, "  .%s = PP_LEVELED(pp_%s),\n");
   str_puts(&out, "};\n");
   add_file(arena, files, "kernels.c", &out);
 }

@@ -6,7 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/kernels/level.h"
 #include "runtime/pp.h"
+
+pp_attention_f32_fn PP_LEVELED(pp_attention_f32);
+pp_attention_grad_f32_fn PP_LEVELED(pp_attention_grad_f32);
+pp_attention_f64_fn PP_LEVELED(pp_attention_f64);
+pp_attention_grad_f64_fn PP_LEVELED(pp_attention_grad_f64);
 
 static int n_failed;
 static void check(int ok, const char *format, int a, int b) {
@@ -95,7 +101,7 @@ static double objective(const pp_attention_shape *s, const double *q, const doub
   int64_t nq = s->batch * s->heads * s->t * s->d;
   double *out = malloc((size_t)nq * 8), *lse = malloc((size_t)nq * 8), sum = 0;
   void *w = malloc((size_t)pp_attention_workspace_bytes(s->t, s->t_kv, 8, 0));
-  pp_attention_f64(s, q, k, v, out, lse, w);
+  PP_LEVELED(pp_attention_f64)(s, q, k, v, out, lse, w);
   for (int64_t i = 0; i < nq; i++) sum += out[i] * dout[i];
   free(out); free(lse); free(w);
   return sum;
@@ -139,8 +145,8 @@ static void test_shape(pp_attention_shape s, int number) {
   plain(&s, q, k, v, dout, r[0], r[1], r[2], r[3], r[4]);
   size_t bytes = (size_t)pp_attention_workspace_bytes(s.t, s.t_kv, 8, 0), grad_bytes = (size_t)pp_attention_workspace_bytes(s.t, s.t_kv, 8, 1);
   char *w = workspace(bytes), *wg = workspace(grad_bytes);
-  pp_attention_f64(&s, q, k, v, x[0], x[1], w);
-  pp_attention_grad_f64(&s, q, k, v, x[0], x[1], dout, x[2], x[3], x[4], wg);
+  PP_LEVELED(pp_attention_f64)(&s, q, k, v, x[0], x[1], w);
+  PP_LEVELED(pp_attention_grad_f64)(&s, q, k, v, x[0], x[1], dout, x[2], x[3], x[4], wg);
   check(intact(w, bytes) && intact(wg, grad_bytes), "shape %d: workspace f64", number, 0);
   for (int i = 0; i < 5; i++)
     if (i != 1) check(distance(r[i], x[i], sizes[i]) < 1e-13, "shape %d: f64 result %d", number, i);
@@ -155,8 +161,8 @@ static void test_shape(pp_attention_shape s, int number) {
   bytes = (size_t)pp_attention_workspace_bytes(s.t, s.t_kv, 4, 0), grad_bytes = (size_t)pp_attention_workspace_bytes(s.t, s.t_kv, 4, 1);
   free(w); free(wg);
   w = workspace(bytes), wg = workspace(grad_bytes);
-  pp_attention_f32(&s, fq, fk, fv, y[0], y[1], w);
-  pp_attention_grad_f32(&s, fq, fk, fv, y[0], y[1], fd, y[2], y[3], y[4], wg);
+  PP_LEVELED(pp_attention_f32)(&s, fq, fk, fv, y[0], y[1], w);
+  PP_LEVELED(pp_attention_grad_f32)(&s, fq, fk, fv, y[0], y[1], fd, y[2], y[3], y[4], wg);
   check(intact(w, bytes) && intact(wg, grad_bytes), "shape %d: workspace f32", number, 0);
   for (int i = 0; i < 5; i++)
     if (i != 1) check(distance_f32(r[i], y[i], sizes[i]) < 2e-6, "shape %d: f32 result %d", number, i);
@@ -164,8 +170,8 @@ static void test_shape(pp_attention_shape s, int number) {
   for (int level = 2; level <= 4; level++) {
     char text[2] = {(char)('0' + level), 0};
     setenv("PP_CPU_LEVEL", text, 1);
-    pp_attention_f32(&s, fq, fk, fv, z[0], z[1], w);
-    pp_attention_grad_f32(&s, fq, fk, fv, z[0], z[1], fd, z[2], z[3], z[4], wg);
+    PP_LEVELED(pp_attention_f32)(&s, fq, fk, fv, z[0], z[1], w);
+    PP_LEVELED(pp_attention_grad_f32)(&s, fq, fk, fv, z[0], z[1], fd, z[2], z[3], z[4], wg);
     for (int i = 0; i < 5; i++) check(!memcmp(y[i], z[i], (size_t)sizes[i] * 4), "shape %d: level %d", number, level);
   }
   unsetenv("PP_CPU_LEVEL");

@@ -103,23 +103,8 @@ static int patience_nap(const Patience *p) {
   return 1;
 }
 
-/* Start time of a process in clock ticks, which tells it from a later one of the same number; 0: it is gone. */
-static uint64_t process_start(pid_t pid) {
-  char path[64], text[1024];
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return 0;
-  text[n] = 0;
-  const char *at = strrchr(text, ')'); /* the name before it may hold anything */
-  for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
-  return at ? strtoull(at + 1, NULL, 10) : 0;
-}
-
 static int creator_lives(const pp_board *board) {
-  return kill(board->creator_pid, 0) == 0 && process_start(board->creator_pid) == board->creator_start;
+  return kill(board->creator_pid, 0) == 0 && pp_process_start(board->creator_pid) == board->creator_start;
 }
 
 static const char *shm_dir(const pp_rank *rank) {
@@ -202,7 +187,7 @@ static pp_status create_in(pp_rank *rank, int fd) {
   if (!board) return pp_fail(rank, PP_EXIT_INPUT, "can't map %zu bytes: %s", layout.head_bytes, strerror(errno));
   pp_board_init(board, rank->program);
   board->creator_pid = getpid();
-  board->creator_start = process_start(getpid());
+  board->creator_start = pp_process_start(getpid());
   rank->failure = &board->failure;
   rank->early_board = board;
   rank->early_board_bytes = layout.head_bytes;
