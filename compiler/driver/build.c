@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -118,7 +119,7 @@ static void read_all(int fd, Str *out) {
   close(fd);
 }
 
-static bool make_program(Arena *arena, const char *dir, const char *levels) {
+static bool run_make(Arena *arena, const char *dir, const char *levels) {
   int fd = -1, status = 0;
   Str said = {0};
   pid_t pid = start_make(arena, dir, levels, &fd);
@@ -136,17 +137,24 @@ static bool make_program(Arena *arena, const char *dir, const char *levels) {
 
 /* --- entry ------------------------------------------------------------------------------------------------ */
 
-static bool emit_and_make(Arena *arena, const EmitFiles *files, const char *dir, const char *levels, const Options *options) {
+static bool write_program(Arena *arena, const EmitFiles *files, const char *dir) {
   Str error = {0};
   bool fine = output_write(arena, files, dir, &error);
   if (!fine) fprintf(stderr, "ppc: %s\n", str_text(&error));
   str_free(&error);
-  if (!fine) return false;
+  return fine;
+}
+
+static bool make_program(Arena *arena, const char *dir, const char *levels, const Options *options) {
   bool tells = isatty(2) && !options->quiet && !options->json;
   if (tells) fprintf(stderr, "building …\r");
-  fine = make_program(arena, dir, levels);
+  bool fine = run_make(arena, dir, levels);
   if (tells) fprintf(stderr, "          \r");
   return fine;
+}
+
+static bool emit_and_make(Arena *arena, const EmitFiles *files, const char *dir, const char *levels, const Options *options) {
+  return write_program(arena, files, dir) && make_program(arena, dir, levels, options);
 }
 
 /* In a folder that is removed after the run. */
@@ -185,6 +193,25 @@ static const char *build_cached(Arena *arena, const EmitFiles *files, const char
   return NULL;
 }
 
+/* Ours until this process ends: programs that another ppc runs must not be built anew under it. File
+ * systems that know no locks give none. Not inherited by make and ranks. */
+static bool lock_folder(const char *dir) {
+  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+  close(fd);
+  fprintf(stderr, "ppc: another ppc runs the programs in '%s': give this run another folder with -o\n", dir);
+  return false;
+}
+
+/* The folder may come into being only now, so it is locked again when it is there. */
+static const char *build_in(Arena *arena, const EmitFiles *files, const char *dir, const Options *options) {
+  bool is_new = access(dir, F_OK) != 0;
+  if (!is_new && !lock_folder(dir)) return NULL;
+  if (!write_program(arena, files, dir)) return NULL;
+  if (is_new && !lock_folder(dir)) return NULL;
+  return make_program(arena, dir, NULL, options) ? dir : NULL;
+}
+
 static bool is_writable(const char *folder) {
   Str ignored = {0};
   bool fine = output_make_folders(folder, &ignored) && access(folder, W_OK | X_OK) == 0;
@@ -194,7 +221,7 @@ static bool is_writable(const char *folder) {
 
 const char *build_program(Arena *arena, const EmitFiles *files, const Options *options, bool *out_temporary) {
   *out_temporary = false;
-  if (options->output) return emit_and_make(arena, files, options->output, NULL, options) ? options->output : NULL;
+  if (options->output) return build_in(arena, files, options->output, options);
   const char *cache = cache_folder(arena);
   if (cache && is_writable(arena_printf(arena, "%s/programs", cache))) return build_cached(arena, files, cache, options);
   return build_apart(arena, files, options, out_temporary);
