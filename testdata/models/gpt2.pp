@@ -11,6 +11,7 @@ const length = 128;
 const vocab = 256;
 const stages = 4;
 const rate = 0.0;  // of dropout
+const peak = 2e-3;  // learning rate
 
 module block(d, heads, rate) {
   ln_1: layer_norm(d);
@@ -49,7 +50,7 @@ train {
   generate  net.logits;
   ranks     2;
   schedule  one_f_one_b;
-  optimizer adamw(lr = cosine(peak = 2e-3, warmup = 40, total = steps), beta2 = 0.99,
+  optimizer adamw(lr = cosine(peak = peak, warmup = 40, total = steps), beta2 = 0.99,
       weight_decay = 0.1);
   clip      global_norm(1.0);
   steps     400;
