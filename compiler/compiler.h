@@ -40,6 +40,8 @@ typedef struct {
 /* The evaluated program; alive until the schedule has run. Holds AST and compile-time values. */
 typedef struct Program Program;
 Program *elaborate_run(Ir *ir, const DslProgram *program, const CompileOptions *options); /* null after errors */
+/* For a schedule alone: that of --schedule, among the items of a program without `train`. Null after errors. */
+Program *elaborate_schedule(Ir *ir, const DslProgram *program, const CompileOptions *options);
 /* Runs the schedule program for what the module says (pp.ranks, pp.stages, pp.microbatches). */
 typedef struct {
   int rank, stage, microbatch;
@@ -49,7 +51,9 @@ typedef struct {
   Loc caller;          /* of the outermost call inside `rank`, when different; line 0 else */
 } ScheduledAction;
 typedef VEC(ScheduledAction) ScheduledActions;
+/* May run several times, for different numbers. */
 bool program_run_schedule(Program *program, int ranks, int stages, int microbatches, ScheduledActions *out);
+bool program_is_spent(Program *program);    /* its budget, or that of its errors: it won't run again */
 const char *program_schedule_name(Program *program);
 Loc program_schedule_loc(Program *program); /* of train's `schedule` line */
 Loc program_ranks_loc(Program *program);    /* of train's `ranks` line */

@@ -100,15 +100,19 @@ static bool define_const(Eval *e, const Define *define) {
   return expr != NULL;
 }
 
+static void read_train(Program *p) {
+  const AstTrainEntry *entry = ast_train_find(p->train, "schedule");
+  p->schedule_expr = entry->args.at[0].value;
+  p->schedule_loc = ast_expr_start(p->schedule_expr);
+  p->ranks_loc = ast_train_find(p->train, "ranks")->args.at[0].loc;
+}
+
 static bool read_command_line(Program *p) {
   Eval *e = &p->e;
   bool ok = true;
   for (int i = 0; i < e->options->n_defines; i++)
     ok = define_const(e, &e->options->defines[i]) && ok;
-  const AstTrainEntry *entry = ast_train_find(p->train, "schedule");
-  p->schedule_expr = entry->args.at[0].value;
-  p->schedule_loc = ast_expr_start(p->schedule_expr);
-  p->ranks_loc = ast_train_find(p->train, "ranks")->args.at[0].loc;
+  if (p->train) read_train(p);
   if (e->options->schedule) {
     p->schedule_expr = parse_value(e, "--schedule", e->options->schedule);
     if (p->schedule_expr) p->schedule_loc = ast_expr_start(p->schedule_expr);
@@ -148,6 +152,24 @@ Program *elaborate_run(Ir *ir, const DslProgram *program,
   return ok && diag_error_count(diag) == errors ? p : NULL;
 }
 
+Program *elaborate_schedule(Ir *ir, const DslProgram *program,
+                            const CompileOptions *options) {
+  Diag *diag = ir_diag(ir);
+  int errors = diag_error_count(diag);
+  bug_set_pass("elaborate");
+  Program *p = arena_alloc(ir_arena(ir), sizeof *p);
+  eval_start(&p->e, ir, program, options);
+  if (!read_command_line(p)) return NULL;
+  p->ranks_loc = p->schedule_loc;
+  bool ok = train_run_schedule(p);
+  eval_flush_notes(&p->e);
+  if (!p->e.fatal) run_consts(&p->e);
+  return ok && diag_error_count(diag) == errors ? p : NULL;
+}
+
+bool program_is_spent(Program *program) {
+  return program->e.fatal;
+}
 const char *program_schedule_name(Program *program) {
   return program->e.schedule->item->name;
 }

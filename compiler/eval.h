@@ -298,7 +298,7 @@ struct Eval {
 
 struct Program {
   Eval e; /* first: a builtin finds the program from it */
-  const AstTrain *train;
+  const AstTrain *train;        /* NULL: a schedule alone */
   const AstExpr *schedule_expr; /* of train or --schedule */
   Loc schedule_loc, ranks_loc;
   int n_stages;
@@ -566,6 +566,8 @@ bool clip_trace(Eval *e, Loc loc);
 
 /* All but the schedule: settings, data, model, loss, optimizer. */
 bool train_run(Program *p);
+/* Without a model: --ranks, --microbatches and the schedule of the command line. */
+bool train_run_schedule(Program *p);
 int64_t setting_value(Eval *e, SettingId id, Loc loc, bool *out_ok);
 
 #endif

@@ -19,6 +19,7 @@ static pp_task_kind action_kind(const char *name) {
 enum { MAX_ACTIONS = 1 << 21 };
 
 static Loc batch_loc(const Program *p) {
+  if (!p->train) return (Loc){0};
   const AstTrainEntry *entry = ast_train_find(p->train, "batch");
   return entry ? entry->loc : (Loc){0};
 }
@@ -37,6 +38,7 @@ static bool check_range(Eval *e, const BuiltinCall *call, int64_t v, int i,
 }
 
 static Loc stages_loc(const Program *p) {
+  if (!p->train) return (Loc){0};
   const AstTrainEntry *entry = ast_train_find(p->train, "stages");
   if (!entry) entry = ast_train_find(p->train, "loss");
   return entry->loc;
@@ -155,6 +157,7 @@ bool program_run_schedule(Program *program, int ranks, int stages,
   e->stop = e->fatal;
   e->frames.n = 0, e->depth = 0, e->n_values = 0;
   e->trace = NULL, e->guard = NULL;
+  e->reported.n = 0;
   e->schedule_run.out = out;
   e->schedule_run.rank = -1;
   e->schedule_run.ranks = ranks;

@@ -698,3 +698,20 @@ bool train_run(Program *p) {
   if (next_entry(e)) set_attributes(p, seed, nonfinite);
   return traced && !e->fatal;
 }
+
+bool train_run_schedule(Program *p) {
+  Eval *e = &p->e;
+  bool ok = true, one;
+  e->train_scope = scope_push(e, eval_file_scope(e, e->program->main));
+  e->train_scope->open = e->train_scope->captured = true;
+  prepare_setting(e, SETTING_RANKS, NULL, e->options->ranks);
+  prepare_setting(e, SETTING_MICROBATCHES, NULL, e->options->microbatches);
+  static const SettingId given[] = {SETTING_RANKS, SETTING_MICROBATCHES};
+  for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+    setting_value(e, given[i], (Loc){0}, &one);
+    ok = ok && one;
+  }
+  if (next_entry(e))
+    e->schedule = bound_item(e, p->schedule_expr, ITEM_SCHEDULE, "schedule");
+  return ok && e->schedule && !e->fatal;
+}

@@ -120,34 +120,73 @@ static const AstTrain *find_train(const AstFile *file) {
   return NULL;
 }
 
-static DslProgram *load(Arena *arena, Diag *diag, const char *name,
-                        const char *text, size_t length) {
-  int errors_before = diag_error_count(diag);
-  Loader l = {.arena = arena, .diag = diag};
-  l.program = arena_alloc(arena, sizeof *l.program);
-  DslProgram *program = l.program;
-  program->main = add_source(&l, arena_strdup(arena, name), text, length);
+// A library file that no file need name; NULL after an error in it.
+static AstFile *load_library(Loader *l, const char *name) {
+  const DslLibFile *library = find_library(name);
+  if (!library) bug("the library has no '%s'", name);
+  const char *path = arena_printf(l->arena, "<library>/%s.pp", name);
+  AstFile *known = map_get(&l->by_path, path);
+  return known ? known
+               : add_source(l, path, library->text, strlen(library->text));
+}
+
+static Loader start(Arena *arena, Diag *diag) {
+  return (Loader){.arena = arena,
+                  .diag = diag,
+                  .program = arena_alloc(arena, sizeof(DslProgram))};
+}
+
+static DslProgram *finish(Loader *l, int errors_before) {
+  DslProgram *program = l->program;
   for (int i = 0; i < program->files.n; i++)
-    follow_uses(&l, program->files.at[i]);
-  if (diag_error_count(diag) != errors_before) return NULL;
+    follow_uses(l, program->files.at[i]);
+  if (diag_error_count(l->diag) != errors_before) return NULL;
   program->train = find_train(program->main);
-  return dsl_resolve(arena, diag, program) ? program : NULL;
+  return dsl_resolve(l->arena, l->diag, program) ? program : NULL;
+}
+
+static bool add_main(Loader *l, const char *path) {
+  size_t length = 0;
+  const char *reason;
+  const char *text = read_file(l->arena, path, &length, &reason);
+  if (text)
+    l->program->main =
+        add_source(l, arena_strdup(l->arena, path), text, length);
+  else
+    diag_error(l->diag, (Loc){0}, "can't read '%s': %s", path, reason);
+  return text;
 }
 
 DslProgram *dsl_load(Arena *arena, Diag *diag, const char *path) {
-  size_t length = 0;
-  const char *reason;
-  const char *text = read_file(arena, path, &length, &reason);
-  if (!text) {
-    diag_error(diag, (Loc){0}, "can't read '%s': %s", path, reason);
-    return NULL;
-  }
-  return load(arena, diag, path, text, length);
+  int errors = diag_error_count(diag);
+  Loader l = start(arena, diag);
+  return add_main(&l, path) ? finish(&l, errors) : NULL;
 }
 
 DslProgram *dsl_load_text(Arena *arena, Diag *diag, const char *name,
                           const char *text) {
-  return load(arena, diag, name, text, strlen(text));
+  int errors = diag_error_count(diag);
+  Loader l = start(arena, diag);
+  l.program->main =
+      add_source(&l, arena_strdup(arena, name), text, strlen(text));
+  return finish(&l, errors);
+}
+
+// The use is added behind name resolution: it is for the command line alone,
+// and must make no name of the file ambiguous.
+DslProgram *dsl_load_schedules(Arena *arena, Diag *diag, const char *path) {
+  int errors = diag_error_count(diag);
+  Loader l = start(arena, diag);
+  if (path && !add_main(&l, path)) return NULL;
+  AstFile *library = load_library(&l, "schedules");
+  if (!path) l.program->main = library;
+  DslProgram *program = finish(&l, errors);
+  if (!program || !path || program->train) return program;
+  AstItem *use = arena_alloc(arena, sizeof *use);
+  *use = (AstItem){.kind = ITEM_USE, .name = "schedules", .use = library};
+  VEC_PUSH(arena, &program->main->uses, use);
+  VEC_PUSH(arena, &program->main->items, use);  // for what was meant
+  return program;
 }
 
 AstItem *dsl_find_item(const AstFile *file, const char *name) {

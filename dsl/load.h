@@ -27,6 +27,10 @@ DslProgram *dsl_load(Arena *arena, Diag *diag, const char *path);
 DslProgram *dsl_load_text(Arena *arena, Diag *diag, const char *name,
                           const char *text);
 
+// For schedules alone: `path` (NULL: none) and the library's schedules, which
+// are in sight of the command line as if the file began with `use schedules;`.
+DslProgram *dsl_load_schedules(Arena *arena, Diag *diag, const char *path);
+
 // The item that `name` means at file level in `file`: its own, else that of a
 // file it uses (uses are not passed on). NULL: none, perhaps a builtin.
 // An ambiguous name was already reported by dsl_resolve.

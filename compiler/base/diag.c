@@ -148,6 +148,21 @@ void diag_start_phase(Diag *diag) {
   diag->dropping = false;
 }
 
+DiagMark diag_mark(const Diag *diag) {
+  return (DiagMark){diag->items.n, diag->n_errors, diag->n_warnings,
+                    diag->n_phase_errors, diag->dropping};
+}
+
+void diag_rewind(Diag *diag, DiagMark mark) {
+  if (diag->n_flushed > mark.n_items)
+    bug("diagnostics to be forgotten were printed");
+  diag->items.n = mark.n_items;
+  diag->n_errors = mark.n_errors;
+  diag->n_warnings = mark.n_warnings;
+  diag->n_phase_errors = mark.n_phase_errors;
+  diag->dropping = mark.dropping;
+}
+
 bool diag_is_full(const Diag *diag) {
   return diag->n_phase_errors > MAX_ERRORS_PER_PHASE;
 }

@@ -59,6 +59,15 @@ int diag_warning_count(const Diag *diag);
 // The cap counts anew from here.
 void diag_start_phase(Diag *diag);
 
+// An attempt whose diagnostics may be forgotten: diag_rewind drops what was
+// reported since diag_mark, if nothing was flushed in between.
+typedef struct {
+  int n_items, n_errors, n_warnings, n_phase_errors;
+  bool dropping;
+} DiagMark;
+DiagMark diag_mark(const Diag *diag);
+void diag_rewind(Diag *diag, DiagMark mark);
+
 // True when the cap of this phase is reached: a loop may give up.
 bool diag_is_full(const Diag *diag);
 

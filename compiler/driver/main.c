@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "codegen/emit.h"
+#include "compiler/driver/bare.h"
 #include "compiler/driver/options.h"
 #include "compiler/driver/output.h"
 #include "compiler/driver/pipeline.h"
@@ -30,6 +31,7 @@ static int complain(const char *text) {
 /* --- check ----------------------------------------------------------------------------------------------- */
 
 static int check(const Driver *d) {
+  if (bare_is_wanted(d->options)) return bare_check(d->arena, d->diag, d->options);
   Pipeline p = {.arena = d->arena, .diag = d->diag};
   bool fine = pipeline_run(&p, d->options->files.at[0], &d->options->compile, NULL);
   pipeline_destroy(&p);
@@ -204,6 +206,13 @@ static int dump(const Driver *d) {
   return status;
 }
 
+/* --- simulate ------------------------------------------------------------------------------------------------------- */
+
+static int simulate(const Driver *d) {
+  if (!bare_is_wanted(d->options)) return complain("simulate needs --schedule, and no file that holds a `train`");
+  return bare_simulate(d->arena, d->diag, d->options);
+}
+
 /* --- fmt ------------------------------------------------------------------------------------------------------------- */
 
 static int put_formatted(const Driver *d, const char *path, const char *text, size_t size, const Str *formatted) {
@@ -290,7 +299,7 @@ static bool wants_color(ColorMode mode) {
 }
 
 static int run_command(const Driver *d) {
-  static int (*const commands[])(const Driver *) = {check, compile, run, dump, fmt};
+  static int (*const commands[])(const Driver *) = {check, compile, run, dump, simulate, fmt};
   _Static_assert(sizeof commands / sizeof *commands == COMMAND_COUNT, "one function per command");
   int status = commands[d->options->command](d);
   diag_flush(d->diag);

@@ -28,7 +28,8 @@ typedef enum {
   KIND_DATA,
   KIND_DTYPE,
   KIND_COLOR,
-  KIND_TARGET
+  KIND_TARGET,
+  KIND_COST
 } Kind;
 
 enum {
@@ -36,8 +37,9 @@ enum {
   COMPILE = 1 << COMMAND_COMPILE,
   RUN = 1 << COMMAND_RUN,
   DUMP = 1 << COMMAND_DUMP,
+  SIMULATE = 1 << COMMAND_SIMULATE,
   FMT = 1 << COMMAND_FMT,
-  MODEL = CHECK | COMPILE | RUN | DUMP,
+  MODEL = CHECK | COMPILE | RUN | DUMP | SIMULATE,
   ALL = MODEL | FMT
 };
 
@@ -73,7 +75,11 @@ static const Row table[] = {
     {"--verify", NULL, 0, MODEL, KIND_FLAG, 0, AT(compile.verify), "verify the IR after each pass"},
     {"--generate", NULL, 0, CHECK | COMPILE | DUMP, KIND_FLAG, 0, AT(compile.generate), "the forward-only program of train's `generate` line"},
     {"--output", "DIR", 'o', COMPILE | RUN, KIND_TEXT, 0, AT(output), "folder of the emitted programs (-o DIR)"},
-    {"--json", NULL, 0, CHECK | RUN, KIND_FLAG, 0, AT(json), "print JSON"},
+    {"--json", NULL, 0, CHECK | RUN | SIMULATE, KIND_FLAG, 0, AT(json), "print JSON"},
+
+    {"--stages", "N", 0, CHECK | SIMULATE, KIND_POSITIVE, 0, AT(stages), "without a model: number of stages (the fewest that will do)"},
+    {"--cost", "F=1,I=1,…", 0, CHECK | SIMULATE, KIND_COST, 0, NO_FIELD, "what tasks cost: F, I, W, B, pair, and a transfer;\n"
+                                                                         "a value, or [a,b,…] with one for each stage"},
 
     {"--init", "FILE", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "start from the parameters in a safetensors file"},
     {"--save", "FILE", 0, RUN, KIND_TEXT, PASSED_ON | TRAINING_ONLY, NO_FIELD, "write the parameters there at the end"},
@@ -125,6 +131,10 @@ static const CommandRow commands[] = {
      "  ppc dump gpt2.pp --after=split --stage=1 --pretty\n"
      "  ppc dump gpt2.pp --after=memory --rank=0 --pretty\n"
      "  ppc dump --irdl >pp.irdl.mlir && ppc dump gpt2.pp | mlir-opt-19 --irdl-file=pp.irdl.mlir\n"},
+    {"simulate", "[FILE.pp]", "predicts step time, bubble and memory of a schedule",
+     "  ppc simulate --schedule=zb_h1 --ranks=8 --microbatches=24\n"
+     "  ppc simulate --schedule='interleaved_1f1b(2)' --ranks=4 --microbatches=8 --cost F=1,B=2,transfer=0.05 --json\n"
+     "  ppc simulate mine.pp --schedule=mine --ranks=2 --microbatches=4 --cost F=[1,1,2,1]\n"},
     {"fmt", "MODEL.pp…", "prints files in the canonical form, comments kept",
      "  ppc fmt model.pp\n"
      "  ppc fmt -i model.pp layers.pp\n"
@@ -140,7 +150,7 @@ static const char exit_statuses[] =
 
 static void print_help(void) {
   printf("ppc compiles a model and its pipeline schedule into one C program per rank.\n\n");
-  for (int i = 0; i < COMMAND_COUNT; i++) printf("  ppc %-7s %-15s  %s\n", commands[i].name, commands[i].files, commands[i].what);
+  for (int i = 0; i < COMMAND_COUNT; i++) printf("  ppc %-8s %-15s  %s\n", commands[i].name, commands[i].files, commands[i].what);
   printf("\nppc COMMAND --help lists a command's options.\n\nExamples:\n");
   printf("  ppc check gpt2.pp\n  ppc run gpt2.pp --ranks=2 --steps=100\n  ppc compile gpt2.pp -o out && make -C out\n\n%s", exit_statuses);
 }
@@ -323,6 +333,11 @@ static int set_text(Parser *p, const Row *row, const char *value) {
   return STATUS_FINE;
 }
 
+static int set_cost(Parser *p, const char *value) {
+  const char *error = costs_parse(p->arena, value, &p->options->costs);
+  return error ? complain(p, "--cost=%s: %s", value, error) : STATUS_FINE;
+}
+
 static int set_value(Parser *p, const Row *row, const char *value) {
   switch (row->kind) {
   case KIND_FLAG:
@@ -340,6 +355,7 @@ static int set_value(Parser *p, const Row *row, const char *value) {
   case KIND_DTYPE: return set_dtype(p, value);
   case KIND_COLOR: return set_color(p, value);
   case KIND_TARGET: return set_target(p, value);
+  case KIND_COST: return set_cost(p, value);
   }
   bug("an option of kind %d", (int)row->kind);
 }
@@ -417,9 +433,19 @@ static int parse_arguments(Parser *p, int argc, char **argv) {
 
 /* --- what must go together --------------------------------------------------------------------------------- */
 
+/* A schedule without a model. */
+static int check_bare(const Parser *p) {
+  const Options *o = p->options;
+  if (o->compile.ranks < 0 || o->compile.microbatches < 0)
+    return complain(p, "a schedule without a model needs --ranks=N and --microbatches=N");
+  return STATUS_FINE;
+}
+
 static int check_files(const Parser *p) {
   const Options *o = p->options;
   if (o->command == COMMAND_DUMP && o->irdl) return o->files.n ? complain(p, "--irdl needs no model") : STATUS_FINE;
+  bool bare = o->compile.schedule && (o->command == COMMAND_CHECK || o->command == COMMAND_SIMULATE);
+  if (o->files.n == 0 && bare) return check_bare(p);
   if (o->files.n == 0) return complain(p, "no model given: ppc %s %s", commands[o->command].name, commands[o->command].files);
   if (o->files.n > 1 && o->command != COMMAND_FMT) return complain(p, "one model at a time: '%s' and '%s'", o->files.at[0], o->files.at[1]);
   if (o->command == COMMAND_FMT && o->files.n > 1 && !o->write && !o->check)
@@ -441,7 +467,7 @@ static int check_together(const Parser *p) {
 }
 
 static void set_defaults(Options *o) {
-  *o = (Options){.stage = -1, .rank = -1};
+  *o = (Options){.stage = -1, .rank = -1, .stages = -1};
   o->compile = (CompileOptions){.ranks = -1, .microbatch = -1, .microbatches = -1, .steps = -1, .threads = 1};
 }
 

@@ -5,12 +5,14 @@
 #include "compiler/base/arena.h"
 #include "compiler/base/vec.h"
 #include "compiler/compiler.h"
+#include "compiler/costs.h"
 
 typedef enum {
   COMMAND_CHECK,
   COMMAND_COMPILE,
   COMMAND_RUN,
   COMMAND_DUMP,
+  COMMAND_SIMULATE,
   COMMAND_FMT,
   COMMAND_COUNT,
   COMMAND_HELP /* help or version was printed: nothing to do */
@@ -31,6 +33,9 @@ typedef struct {
   CompileOptions compile;
   Defines defines;
   DataOverrides data;
+  /* simulate, and check of a schedule without a model */
+  int64_t stages;            /* -1: the fewest that the schedule takes */
+  StatedCosts costs;
   /* dump */
   const char *after;         /* null: the last pass */
   int64_t stage, rank;       /* -1: all */

@@ -1,0 +1,107 @@
+/* A schedule without a model: `ppc simulate --schedule=zb_h1 --ranks=4 --microbatches=8`. In: the options,
+ * perhaps a file of schedules. Out: the checked actions, and the two commands on them. Without --stages the
+ * smallest multiple of the ranks is taken with which the schedule's `require`s hold and it is complete. */
+#include "compiler/driver/bare.h"
+
+#include <stdio.h>
+
+#include "compiler/ir/ir.h"
+#include "compiler/simulate.h"
+#include "dsl/load.h"
+
+/* As many actions as a schedule may have. */
+enum { MAX_CHUNKS = 16, MAX_ACTIONS = 1 << 21 };
+
+bool bare_is_wanted(const Options *o) {
+  if (!o->compile.schedule) return false;
+  if (o->files.n == 0) return true;
+  Arena *arena = arena_create();
+  Diag *diag = diag_create();
+  const DslProgram *program = dsl_load(arena, diag, o->files.at[0]);
+  bool wanted = program && !program->train;
+  diag_destroy(diag);
+  arena_destroy(arena);
+  return wanted;
+}
+
+/* Runs and checks the schedule for this many stages. */
+static bool try_stages(Arena *arena, Diag *diag, Program *program, int stages, Bare *out) {
+  ScheduleJob *job = &out->job;
+  job->n_stages = stages;
+  if ((int64_t)stages * job->n_microbatches > MAX_ACTIONS) {
+    diag_error(diag, job->schedule, "%d stages of %d microbatches are more actions than %d", stages,
+               job->n_microbatches, MAX_ACTIONS);
+    return false;
+  }
+  out->actions = (ScheduledActions){0};
+  return program_run_schedule(program, job->n_ranks, stages, job->n_microbatches, &out->actions) &&
+         schedule_check(diag, arena, &out->actions, job, &out->index);
+}
+
+static bool find_stages(Arena *arena, Diag *diag, Program *program, Bare *out) {
+  int ranks = out->job.n_ranks;
+  DiagMark mark = diag_mark(diag);
+  for (int chunks = 1; chunks <= MAX_CHUNKS; chunks++) {
+    if (try_stages(arena, diag, program, chunks * ranks, out)) return true;
+    if (program_is_spent(program)) return false;
+    diag_rewind(diag, mark);
+  }
+  /* None will do: what is wrong with the first says most. */
+  if (try_stages(arena, diag, program, ranks, out)) bug("a schedule runs at the second try");
+  diag_note(diag, out->job.schedule, "this is for %d stages; no multiple of %d up to %d does better (--stages=N)",
+            ranks, ranks, MAX_CHUNKS * ranks);
+  return false;
+}
+
+bool bare_read(Arena *arena, Diag *diag, const Options *o, Bare *out) {
+  *out = (Bare){.name = o->compile.schedule};
+  if (o->compile.ranks < 0 || o->compile.microbatches < 0) {
+    diag_error(diag, (Loc){0}, "a schedule without a model needs --ranks=N and --microbatches=N");
+    return false;
+  }
+  const DslProgram *text = dsl_load_schedules(arena, diag, o->files.n ? o->files.at[0] : NULL);
+  if (!text) return false;
+  Ir *ir = ir_create(arena, diag);
+  Program *program = elaborate_schedule(ir, text, &o->compile);
+  bool fine = program;
+  if (program) {
+    out->job = (ScheduleJob){.n_ranks = (int)o->compile.ranks, .n_microbatches = (int)o->compile.microbatches,
+                             .schedule = program_schedule_loc(program), .ranks = program_ranks_loc(program), .bare = true};
+    fine = o->stages > 0 ? try_stages(arena, diag, program, (int)o->stages, out) : find_stages(arena, diag, program, out);
+  }
+  ir_destroy(ir);
+  return fine && diag_error_count(diag) == 0;
+}
+
+static const char *title_of(Arena *arena, const Bare *b) {
+  const ScheduleJob *job = &b->job;
+  return arena_printf(arena, "%s, %d rank%s, %d stage%s, %d microbatch%s", b->name, job->n_ranks,
+                      job->n_ranks == 1 ? "" : "s", job->n_stages, job->n_stages == 1 ? "" : "s", job->n_microbatches,
+                      job->n_microbatches == 1 ? "" : "es");
+}
+
+/* Null after errors; they are printed. */
+static Simulation *simulate(Arena *arena, Diag *diag, const Options *o, Bare *out) {
+  Simulation *s = NULL;
+  if (bare_read(arena, diag, o, out)) {
+    const char *error = costs_check_stages(arena, &o->costs, out->job.n_stages);
+    if (error) diag_error(diag, (Loc){0}, "%s", error);
+    else s = simulate_run(arena, diag, simulate_chain(arena, &out->actions, &out->index, &out->job, &o->costs, title_of(arena, out)));
+  }
+  diag_flush(diag);
+  return s;
+}
+
+int bare_simulate(Arena *arena, Diag *diag, const Options *o) {
+  Bare b;
+  Str out = {0};
+  Simulation *s = simulate(arena, diag, o, &b);
+  if (!s) return STATUS_INPUT;
+  if (o->json) simulate_report_json(s, &o->costs, b.name, &out);
+  else simulate_report_text(s, &o->costs, &out);
+  fwrite(str_text(&out), 1, out.length, stdout);
+  str_free(&out);
+  return STATUS_FINE;
+}
+
+int bare_check(Arena *arena, Diag *diag, const Options *o) { return bare_simulate(arena, diag, o); }

@@ -1,0 +1,25 @@
+/* Schedules without a model. */
+#ifndef PPC_BARE_H
+#define PPC_BARE_H
+
+#include "compiler/driver/options.h"
+#include "compiler/schedule_check.h"
+
+typedef struct {
+  ScheduledActions actions;
+  ScheduleJob job;
+  ScheduleIndex index;
+  const char *name;      /* the text of --schedule */
+} Bare;
+
+/* True when the command line asks for a schedule alone: --schedule and no file, or one without `train`.
+ * Errors of the file are left to those who load it. */
+bool bare_is_wanted(const Options *options);
+
+/* The one place where the actions of --schedule come from. False after errors. */
+bool bare_read(Arena *arena, Diag *diag, const Options *options, Bare *out);
+
+int bare_check(Arena *arena, Diag *diag, const Options *options);
+int bare_simulate(Arena *arena, Diag *diag, const Options *options);
+
+#endif
