@@ -1,17 +1,13 @@
 /* Parameters in and out: start from a seed or a safetensors file; rank 0 gathers what the owners hold
- * and writes one file, or hashes it. A file is written under a temporary name in its directory,
- * synced and renamed: whatever fails, an older file of that name is still whole.
+ * and writes one file, or hashes it.
  * Gathering is collective: every rank walks all parameters in the order of their names. */
 #include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static size_t width_of(int dtype) { return dtype == PP_F64 ? 8 : 4; }
 
@@ -378,27 +374,9 @@ void pp_gradients_keep(pp_rank *rank) {
 /* --- writing ---------------------------------------------------------------------------------------- */
 
 typedef struct {
-  const char *path;
-  char *temporary;
-  int fd;
+  pp_file file;
   double divisor; /* of gradients; 0: values are written as they are */
 } Writer;
-
-static pp_status refuse_write(pp_rank *rank, const Writer *w, const char *what) {
-  return pp_fail(rank, PP_EXIT_FAILED, "%s: can't %s: %s", w->path, what, strerror(errno));
-}
-
-static pp_status write_bytes(pp_rank *rank, const Writer *w, const void *bytes, size_t n) {
-  const unsigned char *at = bytes;
-  while (n > 0) {
-    ssize_t written = write(w->fd, at, n);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return refuse_write(rank, w, "write");
-    at += written;
-    n -= (size_t)written;
-  }
-  return PP_OK;
-}
 
 /* The quotient is taken in f64 and rounded once to the gradient's type. */
 static void divide(const pp_parameter *p, unsigned char *bytes, size_t n, double divisor) {
@@ -411,7 +389,7 @@ static void divide(const pp_parameter *p, unsigned char *bytes, size_t n, double
 static pp_status sink_write(pp_rank *rank, void *context, const pp_parameter *p, unsigned char *bytes, size_t n) {
   const Writer *w = context;
   if (w->divisor != 0) divide(p, bytes, n, w->divisor);
-  return write_bytes(rank, w, bytes, n);
+  return pp_file_write(rank, &w->file, bytes, n);
 }
 
 /* The header's text: names in order, offsets one after the other, padded to 8 bytes with blanks. */
@@ -446,63 +424,21 @@ static pp_status write_header(pp_rank *rank, const Writer *w, What what) {
   free(order);
   if (!text) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)n >> (8 * i));
-  pp_status status = write_bytes(rank, w, prefix, sizeof prefix);
-  if (status == PP_OK) status = write_bytes(rank, w, text, n);
+  pp_status status = pp_file_write(rank, &w->file, prefix, sizeof prefix);
+  if (status == PP_OK) status = pp_file_write(rank, &w->file, text, n);
   free(text);
   return status;
 }
 
-static pp_status writer_open(pp_rank *rank, Writer *w, const char *path) {
-  size_t n = strlen(path) + 32;
-  w->path = path;
-  w->fd = -1;
-  w->temporary = malloc(n);
-  if (!w->temporary) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
-  snprintf(w->temporary, n, "%s.tmp-%ld", path, (long)getpid()); /* two jobs never share one */
-  atomic_store(&rank->temporary, w->temporary);
-  w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  return w->fd >= 0 ? PP_OK : refuse_write(rank, w, "make a temporary file beside it");
-}
-
-static void sync_directory(const char *path) {
-  char *directory = strdup(path);
-  char *slash = directory ? strrchr(directory, '/') : NULL;
-  if (slash) slash[slash == directory] = 0;
-  int fd = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) fsync(fd);
-  if (fd >= 0) close(fd);
-  free(directory);
-}
-
-static pp_status writer_publish(pp_rank *rank, Writer *w) {
-  if (fsync(w->fd) != 0) return refuse_write(rank, w, "write");
-  int closed = close(w->fd);
-  w->fd = -1;
-  if (closed != 0) return refuse_write(rank, w, "write");
-  if (rename(w->temporary, w->path) != 0) return refuse_write(rank, w, "rename the temporary file");
-  atomic_store(&rank->temporary, NULL);
-  free(w->temporary);
-  w->temporary = NULL;
-  sync_directory(w->path);
-  return PP_OK;
-}
-
-static void writer_destroy(pp_rank *rank, Writer *w) {
-  atomic_store(&rank->temporary, NULL);
-  if (w->fd >= 0) close(w->fd);
-  if (w->temporary) unlink(w->temporary);
-  free(w->temporary);
-}
-
 static pp_status save(pp_rank *rank, const char *path, What what, double divisor) {
-  Writer w = {.fd = -1, .divisor = divisor};
+  Writer w = {.divisor = divisor};
   pp_status status = PP_OK;
   int writes = rank->program->rank == 0;
-  if (writes) status = writer_open(rank, &w, path);
+  if (writes) status = pp_file_open(rank, &w.file, path);
   if (writes && status == PP_OK) status = write_header(rank, &w, what);
   if (status == PP_OK) status = gather_named(rank, what, sink_write, &w);
-  if (writes && status == PP_OK) status = writer_publish(rank, &w);
-  if (writes) writer_destroy(rank, &w);
+  if (writes && status == PP_OK) status = pp_file_publish(rank, &w.file);
+  if (writes) pp_file_destroy(rank, &w.file);
   PP_TRY(status);
   return rank->transport->barrier(rank); /* nobody goes on before the file is there */
 }
@@ -515,22 +451,10 @@ pp_status pp_gradients_save(pp_rank *rank, const char *path) {
   return save(rank, path, GATHER_GRADIENTS, count != 0 ? count : 1);
 }
 
-static pp_status check_directory(pp_rank *rank, const char *option, const char *path) {
-  struct stat st;
-  char *directory = strdup(path);
-  if (!directory) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
-  char *slash = strrchr(directory, '/');
-  if (slash) slash[slash == directory] = 0;
-  int error = access(slash ? directory : ".", W_OK) == 0 ? 0 : errno;
-  if (!error && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) error = EISDIR;
-  free(directory);
-  return error ? pp_fail(rank, PP_EXIT_INPUT, "%s=%s: %s", option, path, strerror(error)) : PP_OK;
-}
-
 pp_status pp_save_check(pp_rank *rank) {
   if (rank->program->rank != 0) return PP_OK;
-  if (rank->options->save) PP_TRY(check_directory(rank, "--save", rank->options->save));
-  if (rank->options->save_gradients) PP_TRY(check_directory(rank, "--save-gradients", rank->options->save_gradients));
+  if (rank->options->save) PP_TRY(pp_file_check(rank, "--save", rank->options->save));
+  if (rank->options->save_gradients) PP_TRY(pp_file_check(rank, "--save-gradients", rank->options->save_gradients));
   return PP_OK;
 }
 

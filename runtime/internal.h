@@ -245,6 +245,20 @@ const pp_tensor_entry *pp_tensors_at(const pp_tensors *tensors, size_t i); /* in
 const pp_tensor_entry *pp_tensors_find(const pp_tensors *tensors, const char *name);
 int pp_tensors_read(const pp_tensors *tensors, uint64_t at, void *out_bytes, size_t size_bytes);
 
+/* --- file.c ------------------------------------------------------------------------------------- */
+
+typedef struct {
+  const char *path;
+  char *temporary; /* null: not open */
+  int fd;
+} pp_file;
+
+pp_status pp_file_check(pp_rank *rank, const char *option, const char *path); /* before step 1: can it be made? */
+pp_status pp_file_open(pp_rank *rank, pp_file *file, const char *path);
+pp_status pp_file_write(pp_rank *rank, const pp_file *file, const void *bytes, size_t size_bytes);
+pp_status pp_file_publish(pp_rank *rank, pp_file *file);
+void pp_file_destroy(pp_rank *rank, pp_file *file); /* of a zeroed or half-written one too */
+
 /* --- checkpoint.c ------------------------------------------------------------------------------- */
 
 /* Values from the file, or from the seed. */
