@@ -36,12 +36,17 @@ enum {
 /* --- options.c -------------------------------------------------------------------------------- */
 
 typedef struct {
+  int64_t first, last;
+} pp_steps;
+
+typedef struct {
   int64_t steps;
   uint64_t seed;
   int threads;
   double timeout_s;       /* 0: no watching */
   double start_timeout_s; /* how long to wait for ranks that haven't started */
-  const char *init, *save, *save_gradients;
+  const char *init, *save, *save_gradients, *trace;
+  pp_steps trace_steps;   /* 0:0 when they were not given */
   const char *shm_dir, *job, *transport;
   int json, quiet;
   const char **data; /* [n_data]: path given by --data, or null */
@@ -124,6 +129,7 @@ typedef struct {
 typedef struct {
   _Alignas(PP_CACHE_LINE) _Atomic uint64_t ready; /* step whose bytes lie in the sender's buffer */
   _Atomic uint64_t done;                          /* step whose bytes the receiver has copied */
+  _Atomic uint64_t sent_ns;                       /* in a traced step: when they were ready; stored before `ready` */
 } pp_flags;
 
 enum { PP_BOARD_FRESH, PP_BOARD_HEAD, PP_BOARD_SIZED };
@@ -136,6 +142,7 @@ typedef struct {
   uint32_t n_transfers;
   _Atomic uint32_t line_is_open; /* the log's live line, on a terminal */
   char parameters_hash[65], optimizer_hash[65]; /* from rank 0 to the rank of the log */
+  _Atomic uint64_t trace_start_ns;
   pp_failure failure;
 } pp_board;
 
@@ -298,6 +305,22 @@ void pp_log_done(pp_rank *rank);
 enum { PP_REAL_BYTES = 40 };
 void pp_format_real(double value, int is_f32, char out_text[PP_REAL_BYTES]);
 
+/* --- trace.c ------------------------------------------------------------------------------------ */
+
+typedef struct pp_trace pp_trace;
+
+/* With --trace: reserves everything; rank 0 checks that the file can be written. */
+pp_status pp_trace_create(pp_rank *rank);
+void pp_trace_destroy(pp_rank *rank);
+void pp_trace_step(pp_rank *rank); /* sets rank->times for the step that begins, null unless it is traced */
+/* Clock readings, only while rank->times is set; end 0: at its start. */
+void pp_trace_mark(pp_rank *rank, int end);
+void pp_trace_action(pp_rank *rank, const pp_action *action, int end);
+void pp_trace_op(pp_rank *rank, const pp_op *op, int end);
+void pp_trace_copy(pp_rank *rank, uint32_t transfer, int end);
+/* Collective: rank 0 writes the file. */
+pp_status pp_trace_write(pp_rank *rank);
+
 /* --- generate.c --------------------------------------------------------------------------------- */
 
 pp_status pp_generate(pp_rank *rank);
@@ -366,6 +389,8 @@ struct pp_rank {
   _Atomic(char *) temporary; /* path of a file being written, removed when the process has to end */
   unsigned char *kept;    /* gradients kept for --save-gradients */
   int keeps;              /* this step keeps them */
+  pp_trace *trace;        /* null without --trace */
+  uint64_t *times;        /* of this step, null unless it is traced */
   pp_log log;
   double last_loss;
 

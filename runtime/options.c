@@ -41,7 +41,7 @@ int pp_parse_f64(const char *text, double *out_value) {
 
 /* --- the table ---------------------------------------------------------------------------------- */
 
-typedef enum { OPTION_FLAG, OPTION_U64, OPTION_I64, OPTION_INT, OPTION_SECONDS, OPTION_REAL, OPTION_TEXT, OPTION_DATA } Kind;
+typedef enum { OPTION_FLAG, OPTION_U64, OPTION_I64, OPTION_INT, OPTION_SECONDS, OPTION_REAL, OPTION_TEXT, OPTION_DATA, OPTION_STEPS } Kind;
 typedef enum { IN_BOTH, IN_TRAIN, IN_GENERATE, HIDDEN } Where;
 
 typedef enum { OWN, SAME } Share; /* SAME: all ranks of a job must have one value */
@@ -65,6 +65,8 @@ static const Option options_table[] = {
     {"--save", "FILE", OPTION_TEXT, IN_TRAIN, SAME, AT(save), "write the parameters there at the end"},
     {"--save-gradients", "FILE", OPTION_TEXT, IN_TRAIN, SAME, AT(save_gradients),
      "write the last step's gradients, those of its loss, before the clip"},
+    {"--trace", "FILE", OPTION_TEXT, IN_TRAIN, SAME, AT(trace), "write what each rank did when, for Perfetto and ppc simulate"},
+    {"--trace-steps", "A:B", OPTION_STEPS, IN_TRAIN, SAME, AT(trace_steps), "trace steps A to B (the last 10)"},
     {"--json", NULL, OPTION_FLAG, IN_TRAIN, SAME, AT(json), "print one JSON object per step and one at the end"},
     {"--quiet", NULL, OPTION_FLAG, IN_BOTH, OWN, AT(quiet), "print no line per step"},
     {"--timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, OWN, AT(timeout_s),
@@ -126,6 +128,16 @@ static int set_int(void *field, const char *argument, const char *value) {
   return -1;
 }
 
+/* "A:B", or "A" for one step. */
+static int set_steps(pp_steps *steps, const char *argument, const char *value) {
+  char first[32];
+  size_t n = strcspn(value, ":");
+  snprintf(first, sizeof first, "%.*s", (int)n, value);
+  int fine = n < sizeof first && pp_parse_i64(first, &steps->first) && pp_parse_i64(value[n] ? value + n + 1 : first, &steps->last);
+  if (fine && steps->first >= 1 && steps->last >= steps->first) return -1;
+  return complain(argument, "expected A:B, steps from 1 up");
+}
+
 static int set_value(pp_options *options, const pp_program *program, const Option *o, const char *argument, const char *value) {
   void *field = (char *)options + o->at;
   switch (o->kind) {
@@ -137,6 +149,7 @@ static int set_value(pp_options *options, const pp_program *program, const Optio
     case OPTION_REAL: return pp_parse_f64(value, field) ? -1 : complain(argument, "expected a number, not negative");
     case OPTION_TEXT: *(const char **)field = value; return *value ? -1 : complain(argument, "empty");
     case OPTION_DATA: return set_data(options, program, argument, value);
+    case OPTION_STEPS: return set_steps(field, argument, value);
   }
   return complain(argument, "unknown option");
 }
@@ -203,6 +216,7 @@ static uint64_t digest(const pp_options *options, const pp_program *program, con
     case OPTION_SECONDS:
     case OPTION_REAL: memcpy(&sum, field, sizeof sum); return sum;
     case OPTION_TEXT: return text_digest(*(const char *const *)field);
+    case OPTION_STEPS: return ((const uint64_t *)field)[0] * 31 + ((const uint64_t *)field)[1];
     case OPTION_DATA:
       for (int i = 0; i < program->n_data; i++) sum = sum * 31 + text_digest(options->data[i]);
       return sum;

@@ -12,6 +12,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* A copy in each caller. */
+#define PP_IN_PLACE static inline __attribute__((always_inline))
+
 /* --- the loop ----------------------------------------------------------------------------------- */
 
 static pp_status issue(pp_rank *rank, const pp_op *op) {
@@ -25,10 +28,13 @@ static pp_status issue(pp_rank *rank, const pp_op *op) {
   return pp_fail(rank, PP_EXIT_BUG, "unknown transfer operation %d", op->op);
 }
 
-static pp_status issue_all(pp_rank *rank, const pp_op **at, unsigned n) {
+/* `traced` is constant in each caller: the loop without a trace has nothing of it in it. */
+PP_IN_PLACE pp_status issue_all(pp_rank *rank, const pp_op **at, unsigned n, int traced) {
   for (const pp_op *end = *at + n; *at < end; ++*at) {
     pp_check_point(rank);
+    if (traced) pp_trace_op(rank, *at, 0);
     PP_TRY(issue(rank, *at));
+    if (traced) pp_trace_op(rank, *at, 1);
   }
   return PP_OK;
 }
@@ -50,24 +56,41 @@ static int applies(const pp_rank *rank) {
   return control[PP_CONTROL_APPLY] != 0;
 }
 
-static pp_status run_action(pp_rank *rank, const pp_action *a, const pp_op **ops) {
+PP_IN_PLACE pp_status run_action(pp_rank *rank, const pp_action *a, const pp_op **ops, int traced) {
   const pp_task *task = &rank->program->tasks[a->task];
   pp_call call = {rank->at + a->args, a->microbatch, a->first, rank};
   note_place(rank, a);
-  PP_TRY(issue_all(rank, ops, a->n_before));
+  PP_TRY(issue_all(rank, ops, a->n_before, traced));
   if (rank->keeps && task->kind == PP_UPDATE) pp_gradients_keep(rank);
   pp_check_point(rank);
+  if (traced) pp_trace_action(rank, a, 0);
   if (task->kind != PP_UPDATE || applies(rank)) task->run(&call);
-  PP_TRY(issue_all(rank, ops, a->n_after));
+  if (traced) pp_trace_action(rank, a, 1);
+  PP_TRY(issue_all(rank, ops, a->n_after, traced));
   rank->transport->progress(rank);
   return pp_failing(rank) ? PP_STOPPED : PP_OK;
 }
 
-pp_status pp_run_actions(pp_rank *rank) {
+static pp_status run_plainly(pp_rank *rank) {
   const pp_program *program = rank->program;
   const pp_op *ops = program->ops;
+  for (uint32_t i = 0; i < program->n_actions; i++) PP_TRY(run_action(rank, &program->actions[i], &ops, 0));
+  return PP_OK;
+}
+
+static pp_status run_traced(pp_rank *rank) {
+  const pp_program *program = rank->program;
+  const pp_op *ops = program->ops;
+  pp_trace_mark(rank, 0);
+  for (uint32_t i = 0; i < program->n_actions; i++) PP_TRY(run_action(rank, &program->actions[i], &ops, 1));
+  pp_trace_mark(rank, 1);
+  return PP_OK;
+}
+
+pp_status pp_run_actions(pp_rank *rank) {
   pp_check_step(rank);
-  for (uint32_t i = 0; i < program->n_actions; i++) PP_TRY(run_action(rank, &program->actions[i], &ops));
+  pp_trace_step(rank);
+  PP_TRY(rank->times ? run_traced(rank) : run_plainly(rank));
   pp_check_point(rank);
   return PP_OK;
 }
@@ -147,6 +170,7 @@ static pp_status finish(pp_rank *rank) {
   const pp_options *options = rank->options;
   if (options->save) PP_TRY(pp_parameters_save(rank, options->save));
   if (options->save_gradients && rank->steps_done > 0) PP_TRY(pp_gradients_save(rank, options->save_gradients));
+  PP_TRY(pp_trace_write(rank));
   if (options->json) PP_TRY(pp_hashes(rank));
   note_peak_rss(rank);
   PP_TRY(rank->transport->barrier(rank));
@@ -184,6 +208,7 @@ static pp_status prepare(pp_rank *rank, void *segment) {
   PP_TRY(pp_data_open(rank));
   PP_TRY(pp_save_check(rank));
   PP_TRY(pp_parameters_start(rank));
+  PP_TRY(pp_trace_create(rank));
   PP_TRY(pp_log_create(rank));
   PP_TRY(rank->transport->barrier(rank)); /* every input of every rank is fine */
   atomic_store(&rank->slot->state, PP_STATE_RUNNING);
@@ -204,6 +229,7 @@ static void rank_destroy(pp_rank *rank) {
   pp_data_close(rank);
   pp_tensors_close(rank->init);
   free(rank->kept);
+  pp_trace_destroy(rank);
   pp_check_end(rank);
   rank->transport->disconnect(rank);
   pp_memory_destroy(rank);

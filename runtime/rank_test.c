@@ -460,6 +460,20 @@ static void a_full_disk_leaves_the_old_file(void) {
   CHECK(system(listing) == 0);
 }
 
+/* 1 MB holds the trace of a few steps, and not that of thousands: which is known before step 1. */
+static void a_trace_that_does_not_fit_is_refused_at_the_start(void) {
+  char trace[128], listing[256];
+  sprintf(trace, "--trace=%s/trace", small);
+  CHECK(run(2, ARGUMENTS("--steps=5000", trace, "--trace-steps=1:5000", "--quiet")) == 1);
+  CHECK_TEXT(job.err, "needs about");
+  CHECK(count_lines(job.err, "\n") == 1);
+  snprintf(listing, sizeof listing, "! ls %s | grep -q trace", small);
+  CHECK(system(listing) == 0);
+  CHECK(run(2, ARGUMENTS("--steps=5000", trace, "--trace-steps=4999:5000", "--quiet")) == 0);
+  snprintf(listing, sizeof listing, "grep -q '\"step 5000\"' %s/trace && test $(ls %s | grep -c trace) = 1", small, small);
+  CHECK(system(listing) == 0);
+}
+
 static void nothing_is_left_behind(void) { CHECK(system("! ls /dev/shm | grep -q '^ppc-[0-9]*-pp-test'") == 0); }
 
 /* --- main ---------------------------------------------------------------------------------------------- */
@@ -515,6 +529,7 @@ int main(int argc, char **argv) {
   if (mount_small("size=1m")) {
     TEST(small_shared_memory_is_an_error);
     TEST(a_full_disk_leaves_the_old_file);
+    TEST(a_trace_that_does_not_fit_is_refused_at_the_start);
     umount(small);
   } else {
     printf("skipped: small file systems (mounting needs root)\n");

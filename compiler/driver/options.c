@@ -29,7 +29,8 @@ typedef enum {
   KIND_DTYPE,
   KIND_COLOR,
   KIND_TARGET,
-  KIND_COST
+  KIND_COST,
+  KIND_STEPS       /* A:B */
 } Kind;
 
 enum {
@@ -84,6 +85,8 @@ static const Row table[] = {
     {"--init", "FILE", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "start from the parameters in a safetensors file"},
     {"--save", "FILE", 0, RUN, KIND_TEXT, PASSED_ON | TRAINING_ONLY, NO_FIELD, "write the parameters there at the end"},
     {"--save-gradients", "FILE", 0, RUN, KIND_TEXT, PASSED_ON | TRAINING_ONLY, NO_FIELD, "write the last step's gradients there"},
+    {"--trace", "FILE", 0, RUN, KIND_TEXT, PASSED_ON | TRAINING_ONLY, NO_FIELD, "write what each rank did when, for Perfetto and ppc simulate"},
+    {"--trace-steps", "A:B", 0, RUN, KIND_STEPS, PASSED_ON | TRAINING_ONLY, NO_FIELD, "trace steps A to B (the last 10)"},
     {"--generate", "N", 0, RUN, KIND_POSITIVE, PASSED_ON | GENERATING_ONLY, NO_FIELD, "print N bytes or tokens instead of training"},
     {"--prompt", "TEXT", 0, RUN, KIND_TEXT, PASSED_ON | GENERATING_ONLY, NO_FIELD, "text that --generate goes on from"},
     {"--temperature", "T", 0, RUN, KIND_REAL, PASSED_ON | GENERATING_ONLY, NO_FIELD, "of --generate; 0 takes the likeliest token (1)"},
@@ -327,6 +330,15 @@ static int set_target(Parser *p, const char *value) {
   return complain(p, "--target=%s: expected cpu", value);
 }
 
+/* "A:B", or "A" for one step; the ranks read it again. */
+static int check_steps(Parser *p, const Row *row, const char *value) {
+  const char *colon = strchr(value, ':');
+  const char *first = colon ? arena_strndup(p->arena, value, (size_t)(colon - value)) : value, *last = colon ? colon + 1 : first;
+  uint64_t a, b;
+  if (parse_u64(first, INT64_MAX, &a) && parse_u64(last, INT64_MAX, &b) && a >= 1 && b >= a) return STATUS_FINE;
+  return complain(p, "%s=%s: expected A:B, steps from 1 up", row->name, value);
+}
+
 static int set_text(Parser *p, const Row *row, const char *value) {
   if (!*value) return complain(p, "%s: its value is empty", row->name);
   if (row->field != NO_FIELD) *(const char **)field_of(p, row) = value;
@@ -356,6 +368,7 @@ static int set_value(Parser *p, const Row *row, const char *value) {
   case KIND_COLOR: return set_color(p, value);
   case KIND_TARGET: return set_target(p, value);
   case KIND_COST: return set_cost(p, value);
+  case KIND_STEPS: return check_steps(p, row, value);
   }
   bug("an option of kind %d", (int)row->kind);
 }

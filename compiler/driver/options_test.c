@@ -66,6 +66,10 @@ static void try_run(void) {
   result(accepted("run m.pp --steps=0") && options.compile.steps == -1 && strcmp(options.run_arguments.at[0], "--steps=0") == 0,
          "no step to run leaves the file's count to the rates");
   result(accepted("run m.pp --generate=5 --prompt=a --init=w") && options.compile.generate && options.run_arguments.n == 3, "run --generate");
+  result(accepted("run m.pp --trace=t --trace-steps=3:8") && options.run_arguments.n == 2, "run --trace");
+  result(refused("run m.pp --trace=t --trace-steps=8:3"), "--trace-steps=8:3");
+  result(refused("run m.pp --trace=t --trace-steps=0"), "--trace-steps=0");
+  result(refused("run m.pp --generate=5 --trace=t"), "--trace means nothing with --generate");
   result(accepted("check m.pp --steps=3") && options.run_arguments.n == 0, "check hands nothing on");
   result(refused("run m.pp --generate=5 --save=w"), "--save means nothing with --generate");
   result(refused("run m.pp --prompt=a"), "--prompt needs --generate");

@@ -33,10 +33,16 @@ void pp_shm_post_send(pp_rank *rank, uint32_t transfer) {
 
 void pp_shm_post_receive(pp_rank *rank, uint32_t transfer) { rank->posted[rank->n_posted++] = transfer; }
 
-static void pull(pp_rank *rank, uint32_t transfer) {
-  const pp_transfer *t = transfer_of(rank, transfer);
+static void copy(pp_rank *rank, const pp_transfer *t) {
   const unsigned char *from = rank->segment + rank->windows[t->peer] + t->peer_offset;
   memcpy(pp_address_in(rank, t->space, t->offset), from, t->size_bytes);
+}
+
+static void pull(pp_rank *rank, uint32_t transfer) {
+  const pp_transfer *t = transfer_of(rank, transfer);
+  if (rank->times) pp_trace_copy(rank, transfer, 0);
+  copy(rank, t);
+  if (rank->times) pp_trace_copy(rank, transfer, 1);
   rank->arrived[transfer] = rank->step;
   atomic_store_explicit(&rank->flags[t->id].done, rank->step, memory_order_release);
   pp_doorbell_ring(&rank->slots[t->peer]);

@@ -33,8 +33,9 @@ threads() { # ThreadSanitizer
     set -- $schedule
     must $ppc compile $models/gpt2.pp "${tiny[@]}" --ranks=$1 --schedule=$2 -o made
     build -C made threads
-    must made/threads --steps=3 --timeout=60 --json
+    must made/threads --steps=3 --timeout=60 --json --trace=t.json
     cp out threads.json
+    must python3 $root/testdata/programs/trace.py made/plan.json t.json 1 3
     must $ppc run $models/gpt2.pp "${tiny[@]}" --ranks=$1 --schedule=$2 --steps=3 --json
     same out threads.json
   done

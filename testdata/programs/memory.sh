@@ -20,14 +20,15 @@ wait $job
 # Calls of the allocator in runs of 3 and of 33 steps.
 must cc -shared -fPIC -O1 -o count.so $root/testdata/programs/count_malloc.c -ldl
 for steps in 3 33; do
-  for json in "" --json; do
-    LD_PRELOAD=$PWD/count.so COUNT_MALLOC=$PWD/calls.$steps$json must made/launch.sh --steps=$steps $json
-    sort -o calls.$steps$json calls.$steps$json
+  for kind in plain json trace; do
+    case $kind in plain) with=() ;; json) with=(--json) ;; trace) with=(--trace=t.json --trace-steps=1:3) ;; esac
+    LD_PRELOAD=$PWD/count.so COUNT_MALLOC=$PWD/calls.$steps.$kind must made/launch.sh --steps=$steps "${with[@]}"
+    sort -o calls.$steps.$kind calls.$steps.$kind
   done
 done
 # Threads and peers come in no fixed order at the start, so a few calls may differ, but less than one for a step.
-python3 - <<'PY' || fail "steps allocate: $(paste calls.3 calls.33 calls.3--json calls.33--json)"
-for kind in ("", "--json"):
-    few, many = ([int(l.split()[1]) for l in open(f"calls.{n}{kind}")] for n in (3, 33))
+python3 - <<'PY' || fail "steps allocate: $(paste calls.3.* calls.33.*)"
+for kind in ("plain", "json", "trace"):
+    few, many = ([int(l.split()[1]) for l in open(f"calls.{n}.{kind}")] for n in (3, 33))
     assert len(few) == len(many) == 2 and min(few) > 5 and all(b - a < 10 for a, b in zip(few, many))
 PY
