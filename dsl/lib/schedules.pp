@@ -240,3 +240,114 @@ schedule dualpipe_v(ranks, stages, microbatches) {
     for j in 0..r + 1 { run_weight(); }
   }
 }
+
+// V-Min and V-Half (Qi et al., arXiv 2405.15362) hold about a third and half of what 1F1B's rank 0
+// does. One microbatch takes one slot for each of forward down, forward up, input up, input down on
+// every rank; a new one starts every six slots, so two are left for the weight halves. How far
+// apart the slots stand decides how long a stash lives, and so the memory.
+//
+// In the block's order each rank then runs what it can at once, without more stashes than the block
+// itself has, and weight halves while it would wait: that shortens the start and the end.
+schedule v_min(ranks, stages, microbatches) {
+  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
+  require microbatches >= 2 * ranks, "there must be at least 2 * ranks microbatches";
+  let d = mod(ranks, 3) == 0 ? 2 : 0;  // no two slots of a rank may be equal modulo 6
+  let block = [];
+  for r in 0..ranks {
+    append(block, [r, 2 * ranks - 1 - r, 2 * ranks + d + r, 4 * ranks + d - 1 - r]);
+  }
+  let order = repeat_block(ranks, microbatches, block, 2 * div(ranks + 4, 3));
+  rank r { run_v(r, ranks, stages, order[r]); }
+}
+
+schedule v_half(ranks, stages, microbatches) {
+  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
+  require microbatches >= 2 * ranks, "there must be at least 2 * ranks microbatches";
+  let d = mod(ranks, 2) == 0 ? 3 : 0;
+  let block = [];
+  for r in 0..ranks {
+    append(block, [2 * r, 3 * ranks - 2 - r, 3 * ranks + d - 1 + 2 * r, 6 * ranks + d - 2 - r]);
+  }
+  let order = repeat_block(ranks, microbatches, block, 2 * div(ranks + 2, 2));
+  rank r { run_v(r, ranks, stages, order[r]); }
+}
+
+// The order of each rank: 0 forward down, 1 forward up, 2 input up, 3 input down, 4 weight up, 5
+// weight down.
+fn repeat_block(ranks, microbatches, block, limit) {
+  let order, span = run_block(ranks, microbatches, block, limit, true);
+  let late, late_span = run_block(ranks, microbatches, block, limit, false);
+  return span <= late_span ? order : late;
+}
+
+// One slot after the other: of what a rank could run, the first in the block's order. `early` lets
+// the first chunk's forwards run before their slot. Gives the orders and how many slots they take.
+fn run_block(ranks, microbatches, block, limit, early) {
+  let order = []; let n = []; let most = []; let start = [];
+  for r in 0..ranks {
+    append(order, []); append(n, [0, 0, 0, 0, 0, 0]); append(most, stashes(block[r])); append(start, -1);
+  }
+  // The next microbatch of this kind: do its inputs exist, and is there room?
+  fn can_run(r, kind, t) {
+    let done = n[r]; let i = done[kind];
+    if i == microbatches { return false; }
+    if kind >= 4 { return done[kind - 2] > i; }
+    if kind > 0 and done[kind - 1] == i { return false; }
+    let from = mod(kind, 2) == 0 ? r - 1 : r + 1;
+    if from >= 0 and from < ranks and n[from][kind] == i { return false; }
+    if kind >= 2 { return true; }
+    if kind == 0 and not early and t < block[r][0] + 6 * i { return false; }
+    return done[kind] - done[5 - kind] < most[r][kind] and done[0] + done[1] - done[4] - done[5] < limit;
+  }
+  fn choose(r, t) {
+    let best = -1; let slot = 0;
+    for kind in 0..6 {
+      if best >= 0 and best < 4 and kind >= 4 { break; }
+      if can_run(r, kind, t) {
+        let s = block[r][kind < 4 ? kind : kind - 2] + 6 * n[r][kind];
+        if best < 0 or s < slot { best = kind; slot = s; }
+      }
+    }
+    return best;
+  }
+  let left = 6 * ranks * microbatches; let span = 0; let t = 0;
+  while left > 0 {
+    let chosen = [];
+    for r in 0..ranks { append(chosen, choose(r, t)); }
+    for r in 0..ranks {
+      if chosen[r] >= 0 {
+        if start[r] < 0 { start[r] = t; }
+        append(order[r], chosen[r]); n[r][chosen[r]] += 1; left -= 1;
+        span = max(span, t + 1 - start[r]);
+      }
+    }
+    t += 1;
+  }
+  return order, span;
+}
+
+// How many stashes of each chunk the repeated block of a rank has at most: one lives from its
+// forward to its weight half, in the first free slot behind the input half.
+fn stashes(slots) {
+  let used = [false, false, false, false, false, false];
+  for s in slots { used[mod(s, 6)] = true; }
+  fn first_free(s) {
+    while used[mod(s, 6)] { s += 1; }
+    used[mod(s, 6)] = true;
+    return s;
+  }
+  let down = first_free(slots[3] + 1);
+  let up = first_free(slots[2] + 1);
+  return [div(down - slots[0] + 5, 6), div(up - slots[1] + 5, 6)];
+}
+
+fn run_v(r, ranks, stages, order) {
+  let k = stages / (2 * ranks); let down = r * k; let up = (2 * ranks - 1 - r) * k;
+  let n = [0, 0, 0, 0, 0, 0];
+  for kind in order {
+    let i = n[kind]; n[kind] += 1;
+    if kind == 0 { forward(down, k, i); } else if kind == 1 { forward(up, k, i); }
+    else if kind == 2 { backward_input(up, k, i); } else if kind == 3 { backward_input(down, k, i); }
+    else if kind == 4 { backward_weight(up, k, i); } else { backward_weight(down, k, i); }
+  }
+}
