@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "compiler/eval.h"
+#include "compiler/schedule_csv.h"
 
 static const int64_t max_steps = 1000000000, max_ops = 1000000;
 static const size_t max_bytes = (size_t)1 << 30;
@@ -113,7 +114,11 @@ static bool read_command_line(Program *p) {
   for (int i = 0; i < e->options->n_defines; i++)
     ok = define_const(e, &e->options->defines[i]) && ok;
   if (p->train) read_train(p);
-  if (e->options->schedule) {
+  if (schedule_is_csv(e->options->schedule)) {
+    p->csv = schedule_csv_read(e->diag, e->arena, e->options->schedule);
+    if (!p->csv) return false;
+    p->schedule_loc = (Loc){p->csv->source, 1, 1};
+  } else if (e->options->schedule) {
     p->schedule_expr = parse_value(e, "--schedule", e->options->schedule);
     if (p->schedule_expr) p->schedule_loc = ast_expr_start(p->schedule_expr);
   }
@@ -171,7 +176,9 @@ bool program_is_spent(Program *program) {
   return program->e.fatal;
 }
 const char *program_schedule_name(Program *program) {
-  return program->e.schedule->item->name;
+  if (!program->csv) return program->e.schedule->item->name;
+  const char *path = program->e.options->schedule, *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
 }
 Loc program_schedule_loc(Program *program) {
   return program->schedule_loc;

@@ -301,6 +301,7 @@ struct Program {
   const AstTrain *train;        /* NULL: a schedule alone */
   const AstExpr *schedule_expr; /* of train or --schedule */
   Loc schedule_loc, ranks_loc;
+  struct ScheduleCsv *csv; /* --schedule=FILE.csv: takes its place; or NULL */
   int n_stages;
 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compiler/eval.h"
+#include "compiler/schedule_csv.h"
 
 static pp_task_kind action_kind(const char *name) {
   if (strcmp(name, "fwd") == 0) return PP_FWD;
@@ -148,10 +149,30 @@ static bool run_schedule(Eval *e, Loc loc) {
   return ok;
 }
 
+/* A row for each rank. */
+static bool check_rows(const Program *program, int ranks) {
+  const ScheduleCsv *csv = program->csv;
+  Diag *diag = program->e.diag;
+  if (csv->n_ranks == ranks) return true;
+  int row = csv->n_ranks > ranks ? ranks + 1 : csv->n_ranks;
+  diag_error(diag, (Loc){csv->source, row, 1},
+             "this schedule has %d row%s, one per rank, but there %s %d rank%s",
+             csv->n_ranks, csv->n_ranks == 1 ? "" : "s",
+             ranks == 1 ? "is" : "are", ranks, ranks == 1 ? "" : "s");
+  diag_note(diag, program->ranks_loc,
+            "train says how many; --ranks=%d changes it", csv->n_ranks);
+  return false;
+}
+
 bool program_run_schedule(Program *program, int ranks, int stages,
                           int microbatches, ScheduledActions *out) {
   Eval *e = &program->e;
   int errors = diag_error_count(e->diag);
+  if (program->csv) {
+    if (!check_rows(program, ranks)) return false;
+    *out = program->csv->actions;
+    return true;
+  }
   if (!e->schedule) bug("program_run_schedule of a program with errors");
   e->stack_base = __builtin_frame_address(0);
   e->stop = e->fatal;

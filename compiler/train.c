@@ -639,8 +639,8 @@ static void set_attributes(Program *p, int64_t seed, const char *nonfinite) {
   op_set_int(e->ir, top, "pp.ranks", e->settings[SETTING_RANKS].value);
   op_set_int(e->ir, top, "pp.stages", p->n_stages);
   op_set_string(e->ir, top, "pp.nonfinite", nonfinite);
-  if (e->schedule)
-    op_set_string(e->ir, top, "pp.schedule", e->schedule->item->name);
+  if (e->schedule || p->csv)
+    op_set_string(e->ir, top, "pp.schedule", program_schedule_name(p));
   if (e->states && !generate) op_set_string(e->ir, top, "pp.states", e->states);
   if (generate) op_set_unit(e->ir, top, "pp.generate");
 }
@@ -693,7 +693,7 @@ bool train_run(Program *p) {
   if (traced && next_entry(e)) check_generate(e, train, scope);
   if (traced && !e->options->generate) warn_unused_data(e);
   if (!e->options->generate) run_update(e, train);
-  if (next_entry(e))
+  if (!p->csv && next_entry(e))
     e->schedule = bound_item(e, p->schedule_expr, ITEM_SCHEDULE, "schedule");
   if (next_entry(e)) set_attributes(p, seed, nonfinite);
   return traced && !e->fatal;

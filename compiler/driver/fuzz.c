@@ -5,8 +5,8 @@
  * In: the models, tests and library files of this tree, relative to the working folder. Each input is one of them,
  * changed a few times by bytes, words, numbers or lines; it depends on SEED and its number alone, so that
  * `fuzz 1 SEED NUMBER` runs one again. An input is parsed, printed and parsed again (the same tree, the same text),
- * then goes through all passes to the plan, its report and the emitted files, all in memory. Whether it is accepted
- * does not matter: the compiler must neither crash, hang nor leak. Meant for -fsanitize=address,undefined (`make fuzz`).
+ * then goes through all passes to the plan, its report and the emitted files, all in memory. Some inputs are
+ * schedules as CSV: read, and what is read is written and read again. Whether an input is accepted does not matter: the compiler must neither crash, hang nor leak. Meant for -fsanitize=address,undefined (`make fuzz`).
  *
  * Batches run in children, with a leak check at the end of each; a batch that leaks is run again one by one. What
  * fails is saved as build/fuzz/NUMBER.pp. One line is printed: "ok fuzz: …" or "FAIL fuzz: …".
@@ -26,6 +26,7 @@
 #include "codegen/emit.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/report.h"
+#include "compiler/schedule_csv.h"
 #include "dsl/load.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -111,6 +112,7 @@ typedef struct {
 typedef VEC(Seed) SeedVec;
 typedef struct {
   SeedVec programs, errors; /* mostly accepted, all refused */
+  SeedVec tables;           /* schedules as CSV */
 } Seeds;
 
 static void read_seed(Arena *arena, SeedVec *seeds, const char *path) {
@@ -134,6 +136,7 @@ static void read_seeds(Arena *arena, Seeds *seeds) {
                                          "testdata/schedules/*.pp", "testdata/field/*.pp",    "dsl/lib/*.pp"};
   for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) read_folder(arena, &seeds->programs, programs[i]);
   read_folder(arena, &seeds->errors, "testdata/errors/*.pp");
+  read_folder(arena, &seeds->tables, "testdata/csv/*.csv");
 }
 
 static const Seed *pick_seed(const Seeds *seeds) {
@@ -264,6 +267,27 @@ static void mutate(Str *text, const Seeds *seeds) {
   }
 }
 
+/* The same for a table: its words are cells and parts of cells. */
+static void mutate_table(Str *text, const Seeds *seeds) {
+  static const char *const parts[] = {"0F0", "1B0", "2I1", "3W1", "0BW1", ",", "\n", "\r\n", "\"", "(", ";", ")OVERLAP_F_B", "0UNSHARD",
+                                      "(0F1;1B0)OVERLAP_F_B", "0SEND_F0", "1RECV_F0", "1SEND_B0", "0RECV_B0", " ", "x",
+                                      "0", "7", "99", "2147483647", "99999999999", "-1", "\x80", "\xef\xbb\xbf", "f", "w"};
+  if (text->length == 0) str_putc(text, ',');
+  Span token = pick_token(text), line = pick_line(text);
+  const char *part = parts[random_below(sizeof parts / sizeof *parts)];
+  char byte = (char)random_below(256);
+  switch (random_below(8)) {
+    case 0: put(text, token, part); break;
+    case 1: put(text, before(token), part); break;
+    case 2: put(text, token, ""); break;
+    case 3: copy_span(text, token, pick_token(text)); break;
+    case 4: copy_span(text, before(token), pick_token(text)); break;
+    case 5: copy_span(text, before(line), pick_line(text)); break;
+    case 6: borrow_line(text, before(line), &seeds->tables.at[random_below((uint32_t)seeds->tables.n)]); break;
+    default: replace(text, (Span){token.start, token.start + 1}, &byte, 1); break;
+  }
+}
+
 /* Nested or long inputs that no mutation finds. */
 static void make_deep(Str *text) {
   static const char *const parts[] = {"(", "-", "[", "f(", "not ", "a + ", "a ? ", "x[", "fn () { return "};
@@ -284,14 +308,22 @@ static void make_deep_blocks(Str *text) {
 
 /* --- one input ------------------------------------------------------------------------------------------ */
 
+static bool is_table(const Seed *seed) {
+  return str_ends_with(seed->path, ".csv");
+}
+
 static const Seed *make_input(const Seeds *seeds, long number, uint64_t seed) {
   random_state = seed * 0x2545f4914f6cdd1du + (uint64_t)number * 0x9e3779b97f4a7c15u;
-  const Seed *from = pick_seed(seeds);
+  bool table = one_in(10);
+  const Seed *from = table ? &seeds->tables.at[random_below((uint32_t)seeds->tables.n)] : pick_seed(seeds);
   str_free(&current.text);
   *current.number = number;
-  snprintf(current.path, sizeof current.path, "build/fuzz/%ld.pp", number);
+  snprintf(current.path, sizeof current.path, "build/fuzz/%ld.%s", number, table ? "csv" : "pp");
   uint32_t kind = random_below(200);
-  if (kind == 0) make_deep(&current.text);
+  if (table) {
+    str_append(&current.text, from->text, from->length);
+    for (uint32_t i = 1 + random_below(6); i > 0; i--) mutate_table(&current.text, seeds);
+  } else if (kind == 0) make_deep(&current.text);
   else if (kind == 1) make_deep_blocks(&current.text);
   else {
     str_append(&current.text, from->text, from->length);
@@ -327,6 +359,37 @@ static void check_print(Arena *arena, Diag *diag, const char *path) {
   str_free(&again);
   str_free(&dump);
   str_free(&dump_again);
+}
+
+/* A whole backward that has a weight half too, which `schedule` would refuse, is read as an input half. */
+static bool same_kind(pp_task_kind x, pp_task_kind y) {
+  return x == y || (x == PP_BWD && y == PP_BWD_INPUT);
+}
+
+static bool same_actions(const ScheduledActions *x, const ScheduledActions *y) {
+  bool same = x->n == y->n;
+  for (int i = 0; same && i < x->n; i++) {
+    const ScheduledAction *a = &x->at[i], *b = &y->at[i];
+    same = a->rank == b->rank && a->stage == b->stage && a->microbatch == b->microbatch && same_kind(a->kind, b->kind);
+  }
+  return same;
+}
+
+/* What is read is written, and read again the same. True when it was accepted. */
+static bool check_table(Arena *arena, Diag *diag, const char *path) {
+  int source = diag_add_source_bytes(diag, path, str_text(&current.text), current.text.length);
+  ScheduleCsv *csv = schedule_csv_parse(diag, arena, source);
+  if (!csv && diag_error_count(diag) == 0) complain("refused without an error");
+  if (!csv || csv->actions.n == 0) return csv != NULL;
+  for (int i = 0; i < csv->actions.n; i++) /* the schedule pass has checked ranges before one is written */
+    if (csv->actions.at[i].stage >= 64 || csv->actions.at[i].microbatch >= 64) return true;
+  Str text = {0};
+  schedule_csv_write(diag, &csv->actions, csv->n_ranks, &text);
+  ScheduleCsv *again = schedule_csv_parse(diag, arena, diag_add_source_bytes(diag, path, text.text, text.length));
+  if (!again) complain("the written table has errors");
+  if (!same_actions(&csv->actions, &again->actions)) complain("the written table has other actions");
+  str_free(&text);
+  return true;
 }
 
 static void check_output(Arena *arena, const Pipeline *p) {
@@ -373,10 +436,7 @@ static CompileOptions make_options(Define *define) {
 }
 
 /* True when it was accepted. */
-static bool run_input(const Seed *from) {
-  Arena *arena = arena_create();
-  Diag *diag = diag_create();
-  bug_set_pass("parse");
+static bool run_program(Arena *arena, Diag *diag, const Seed *from) {
   check_print(arena, diag, from->path);
   Define define;
   CompileOptions options = make_options(&define);
@@ -387,6 +447,14 @@ static bool run_input(const Seed *from) {
   if (!fine && diag_error_count(diag) == 0) complain("refused without an error");
   bug_set_pass(NULL);
   pipeline_destroy(&p);
+  return fine;
+}
+
+static bool run_input(const Seed *from) {
+  Arena *arena = arena_create();
+  Diag *diag = diag_create();
+  bug_set_pass("parse");
+  bool fine = is_table(from) ? check_table(arena, diag, from->path) : run_program(arena, diag, from);
   Str messages = {0};
   diag_flush_to(diag, &messages);
   str_free(&messages);
@@ -460,7 +528,7 @@ int main(int argc, char **argv) {
   read_seeds(arena, &seeds);
   mkdir("build", 0755);
   mkdir("build/fuzz", 0755);
-  int status = seeds.programs.n > 0 && seeds.errors.n > 0 ? ENDED_WELL : ENDED_BADLY;
+  int status = seeds.programs.n > 0 && seeds.errors.n > 0 && seeds.tables.n > 0 ? ENDED_WELL : ENDED_BADLY;
   if (status != ENDED_WELL) printf("FAIL fuzz: found no programs to start from\n");
   long accepted = 0, done = 0;
   while (status == ENDED_WELL && done < n) {

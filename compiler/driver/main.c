@@ -15,6 +15,7 @@
 #include "compiler/driver/pipeline.h"
 #include "compiler/driver/run.h"
 #include "compiler/report.h"
+#include "compiler/schedule_csv.h"
 #include "dsl/ast.h"
 
 typedef struct {
@@ -64,7 +65,8 @@ static void add_sources(const Driver *d, EmitFiles *files) {
     const char *base = slash ? slash + 1 : name;
     if (i > 0 && (name[0] == '-' || !base[0])) continue; /* an option's text */
     char *text = arena_strndup(d->arena, diag_source_text(d->diag, i), diag_source_length(d->diag, i));
-    const char *path = arena_printf(d->arena, "source/%s%s", base, str_ends_with(base, ".pp") ? "" : ".pp");
+    bool named = str_ends_with(base, ".pp") || str_ends_with(base, ".csv");
+    const char *path = arena_printf(d->arena, "source/%s%s", base, named ? "" : ".pp");
     for (int k = 2; has_file(files, path); k++) path = arena_printf(d->arena, "source/%d_%s", k, base);
     add_file(d->arena, files, path, text, diag_source_length(d->diag, i));
     if (i == 0) add_file(d->arena, files, "model.pp", text, diag_source_length(d->diag, i));
@@ -190,18 +192,32 @@ static int print_dump(const Driver *d, Ir *ir) {
   return STATUS_FINE;
 }
 
+static int print_schedule_csv(const Driver *d, Pipeline *p) {
+  Str out = {0};
+  ScheduledActions list = {0};
+  Op top = ir_top(p->ir);
+  int n_ranks = (int)op_int(top, "pp.ranks", 1);
+  bool ran = program_run_schedule(p->program, n_ranks, (int)op_int(top, "pp.stages", 1),
+                                  (int)op_int(top, "pp.microbatches", 1), &list);
+  if (ran) schedule_csv_write(d->diag, &list, n_ranks, &out);
+  fwrite(str_text(&out), 1, out.length, stdout);
+  str_free(&out);
+  return ran ? STATUS_FINE : STATUS_INPUT;
+}
+
 static int dump(const Driver *d) {
   const Options *o = d->options;
   if (o->irdl) {
     ir_print_irdl(stdout);
     return STATUS_FINE;
   }
-  const char *last = o->after ? o->after : "progress";
+  const char *last = o->format == FORMAT_CSV ? "schedule" : o->after ? o->after : "progress";
   int status = check_pass_name(last);
   if (status != STATUS_FINE) return status;
   Pipeline p = {.arena = d->arena, .diag = d->diag};
   bool fine = pipeline_run(&p, o->files.at[0], &o->compile, last);
-  status = fine ? print_dump(d, p.ir) : STATUS_INPUT;
+  if (!fine) status = STATUS_INPUT;
+  else status = o->format == FORMAT_CSV ? print_schedule_csv(d, &p) : print_dump(d, p.ir);
   pipeline_destroy(&p);
   return status;
 }

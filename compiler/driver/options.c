@@ -28,6 +28,7 @@ typedef enum {
   KIND_DATA,
   KIND_DTYPE,
   KIND_COLOR,
+  KIND_FORMAT,
   KIND_TARGET,
   KIND_COST,
   KIND_STEPS       /* A:B */
@@ -64,7 +65,8 @@ static const Row table[] = {
     {"--ranks", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.ranks), "number of ranks"},
     {"--microbatch", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.microbatch), "samples in a microbatch"},
     {"--microbatches", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.microbatches), "microbatches in a step"},
-    {"--schedule", "NAME(ARGS)", 0, MODEL, KIND_TEXT, 0, AT(compile.schedule), "the schedule, e.g. 'gpipe' or 'interleaved_1f1b(2)'"},
+    {"--schedule", "NAME(ARGS)", 0, MODEL, KIND_TEXT, 0, AT(compile.schedule), "the schedule, e.g. 'gpipe' or 'interleaved_1f1b(2)', or FILE.csv with a\n"
+                                                                               "row of actions per rank (PyTorch's form)"},
     {"--steps", "N", 0, MODEL, KIND_NUMBER, PASSED_ON | TRAINING_ONLY, AT(compile.steps), "steps to train"},
     {"--seed", "N", 0, MODEL, KIND_SEED, PASSED_ON, NO_FIELD, "seed of initial values, data order and random numbers"},
     {"--data", "NAME=PATH", 0, MODEL, KIND_DATA, 0, NO_FIELD, "a data source reads this file"},
@@ -103,6 +105,7 @@ static const Row table[] = {
     {"--stage", "K", 0, DUMP, KIND_NUMBER, 0, AT(stage), "one stage only"},
     {"--rank", "R", 0, DUMP, KIND_NUMBER, 0, AT(rank), "one rank only"},
     {"--pretty", NULL, 0, DUMP, KIND_FLAG, 0, AT(pretty), "the form for people"},
+    {"--format", "mlir|pretty|csv", 0, DUMP, KIND_FORMAT, 0, NO_FIELD, "csv: the schedule's actions as PyTorch's CSV (--after=schedule)"},
     {"--locations", NULL, 0, DUMP, KIND_FLAG, 0, AT(locations), "MLIR text with source locations"},
     {"--irdl", NULL, 0, DUMP, KIND_FLAG, 0, AT(irdl), "the dialect, for mlir-opt-19 --irdl-file=…; needs no model"},
 
@@ -324,6 +327,14 @@ static int set_color(Parser *p, const char *value) {
   return STATUS_FINE;
 }
 
+static int set_format(Parser *p, const char *value) {
+  if (strcmp(value, "mlir") == 0) p->options->format = FORMAT_MLIR;
+  else if (strcmp(value, "pretty") == 0) p->options->format = FORMAT_PRETTY;
+  else if (strcmp(value, "csv") == 0) p->options->format = FORMAT_CSV;
+  else return complain(p, "--format=%s: expected mlir, pretty or csv", value);
+  return STATUS_FINE;
+}
+
 static int set_target(Parser *p, const char *value) {
   if (strcmp(value, "cpu") == 0) return STATUS_FINE;
   if (strcmp(value, "cuda") == 0) return complain(p, "--target=cuda: comes later; this ppc emits programs for CPUs");
@@ -366,6 +377,7 @@ static int set_value(Parser *p, const Row *row, const char *value) {
   case KIND_DATA: return set_data(p, value);
   case KIND_DTYPE: return set_dtype(p, value);
   case KIND_COLOR: return set_color(p, value);
+  case KIND_FORMAT: return set_format(p, value);
   case KIND_TARGET: return set_target(p, value);
   case KIND_COST: return set_cost(p, value);
   case KIND_STEPS: return check_steps(p, row, value);
@@ -471,6 +483,10 @@ static int check_together(const Parser *p) {
   int status = check_files(p);
   if (status != STATUS_FINE) return status;
   if (o->command == COMMAND_COMPILE && !o->output) return complain(p, "where to? ppc compile %s -o DIR", o->files.at[0]);
+  if (o->command == COMMAND_DUMP && o->format == FORMAT_CSV) {
+    if (o->after && strcmp(o->after, "schedule") != 0) return complain(p, "--format=csv is of --after=schedule, not of --after=%s", o->after);
+    if (o->pretty || o->locations || o->stage >= 0 || o->rank >= 0) return complain(p, "--format=csv prints the whole schedule, in one form");
+  }
   if (o->command == COMMAND_FMT && o->write && o->check) return complain(p, "--write and --check exclude each other");
   if (o->command != COMMAND_RUN) return STATUS_FINE;
   if (p->generates && p->training) return complain(p, "%s means nothing with --generate", p->training);
@@ -491,6 +507,7 @@ static void finish(Parser *p) {
   o->compile.n_data = o->data.n;
   o->compile.data = o->data.at;
   if (o->compile.steps == 0) o->compile.steps = -1; /* a run without steps: the file's count stands in its rates */
+  if (o->format == FORMAT_PRETTY) o->pretty = true;
   if (o->command == COMMAND_RUN && o->json) VEC_PUSH(p->arena, &o->run_arguments, "--json");
 }
 

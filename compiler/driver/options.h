@@ -20,6 +20,8 @@ typedef enum {
 
 typedef enum { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } ColorMode;
 
+typedef enum { FORMAT_MLIR, FORMAT_PRETTY, FORMAT_CSV } DumpFormat;
+
 typedef VEC(const char *) Texts;
 typedef VEC(Define) Defines;
 typedef VEC(DataOverride) DataOverrides;
@@ -39,7 +41,8 @@ typedef struct {
   /* dump */
   const char *after;         /* null: the last pass */
   int64_t stage, rank;       /* -1: all */
-  bool pretty, irdl, locations;
+  DumpFormat format;
+  bool pretty, irdl, locations; /* pretty: the same as that format */
   /* fmt */
   bool write, check;
   /* run: for the emitted programs, "--steps=3" */

@@ -42,13 +42,12 @@ static bool leave(Run *run, const char *pass, bool passed) {
 static void run_passes(Run *run, const DslProgram *text, const CompileOptions *options) {
   Pipeline *p = run->p;
   Ir *ir = p->ir;
-  Program *program = NULL;
-  PASS("elaborate", (program = elaborate_run(ir, text, options)) != NULL);
+  PASS("elaborate", (p->program = elaborate_run(ir, text, options)) != NULL);
   PASS("simplify", simplify_run(ir));
   PASS("autodiff", autodiff_run(ir));
   PASS("stages", stages_run(ir));
   PASS("split", split_run(ir));
-  PASS("schedule", schedule_run(ir, program));
+  PASS("schedule", schedule_run(ir, p->program));
   PASS("transfers", transfers_run(ir));
   PASS("fuse", fuse_run(ir, !options->no_fuse));
   PASS("memory", memory_run(ir) && (!options->memory || memory_check_limit(ir, options->memory)));
@@ -79,4 +78,5 @@ bool pipeline_run_text(Pipeline *p, const char *name, const char *text, const Co
 void pipeline_destroy(Pipeline *p) {
   ir_destroy(p->ir);
   p->ir = NULL;
+  p->program = NULL;
 }

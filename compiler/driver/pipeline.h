@@ -8,6 +8,7 @@ typedef struct {
   Arena *arena;
   Diag *diag;
   Ir *ir;
+  Program *program;      /* after elaborate: lives as long as the IR */
   const Plan *plan;      /* null when it stopped earlier */
   const char *last_pass; /* that ran without errors */
 } Pipeline;
