@@ -21,7 +21,7 @@ static void check_budget(Eval *e, Loc loc) {
 
 /* --- names --- */
 
-enum { CACHE_ITEM = -1 };
+enum { CACHE_ITEM = -1, CACHE_BUILTIN = -2 };
 
 Scope *eval_file_scope(Eval *e, const AstFile *file) {
   for (int i = 0; i < e->program->files.n; i++)
@@ -157,6 +157,8 @@ static Val eval_global(Eval *e, AstExpr *expr, Scope *scope) {
     return eval_item(e, item, expr->loc);
   }
   Val v = builtin_value(e, expr->name, expr->loc);
+  if (v.kind == VAL_BUILTIN && !passes_open(scope))
+    expr->cache[0] = CACHE_BUILTIN, expr->cache[1] = (int)(v.builtin - builtins);
   if (v.kind != VAL_UNSET) return v;
   if (expr->loc.file < e->n_sources) /* the resolver knows it */
     return eval_error(
@@ -169,6 +171,8 @@ static Val eval_global(Eval *e, AstExpr *expr, Scope *scope) {
 static Val eval_name(Eval *e, const AstExpr *expr, Scope *scope) {
   if (expr->cache[0] == CACHE_ITEM)
     return item_state_value(e, expr->cache[1], expr->loc);
+  if (expr->cache[0] == CACHE_BUILTIN)
+    return (Val){.kind = VAL_BUILTIN, .builtin = &builtins[expr->cache[1]]};
   Slot *slot = expr->cache[0] > 0 ? cached_slot(expr, scope) : NULL;
   if (!slot) slot = find_and_cache((AstExpr *)expr, scope);
   return slot ? eval_slot(e, slot, expr->loc)

@@ -7,10 +7,12 @@
 #include "compiler/layout.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/base/diag.h"
+#include "compiler/base/sort.h"
 
 enum { FEW_ITEMS = 3000 };
 
@@ -22,13 +24,13 @@ static void *need_memory(size_t count, size_t bytes) {
 
 /* --- orders -------------------------------------------------------------------------------------------- */
 
-typedef struct {
+struct LayoutEvent {
   int64_t key, second, third;
   int item;
-} Sorted;
+};
 
 static int by_keys(const void *px, const void *py) {
-  const Sorted *x = px, *y = py;
+  const LayoutEvent *x = px, *y = py;
   if (x->key != y->key) return x->key < y->key ? -1 : 1;
   if (x->second != y->second) return x->second < y->second ? -1 : 1;
   if (x->third != y->third) return x->third < y->third ? -1 : 1;
@@ -38,30 +40,38 @@ static int by_keys(const void *px, const void *py) {
 typedef enum { BY_START, BY_END, BY_SIZE } Order;
 
 /* By start: long lives first, so that they lie below the short ones that come at the same instant. */
-static Sorted *sort_items(const LayoutItem *items, int n, Order order) {
-  Sorted *list = need_memory((size_t)n, sizeof *list);
+static LayoutEvent *sort_items(const LayoutItem *items, int n, Order order) {
+  LayoutEvent *list = need_memory((size_t)n, sizeof *list);
   for (int i = 0; i < n; i++) {
     const LayoutItem *x = &items[i];
     switch (order) {
-    case BY_START: list[i] = (Sorted){x->start, -x->end, -x->size, i}; break;
-    case BY_END: list[i] = (Sorted){x->end, 0, 0, i}; break;
-    case BY_SIZE: list[i] = (Sorted){-x->size, x->start, -x->end, i}; break;
+    case BY_START: list[i] = (LayoutEvent){x->start, -x->end, -x->size, i}; break;
+    case BY_END: list[i] = (LayoutEvent){x->end, 0, 0, i}; break;
+    case BY_SIZE: list[i] = (LayoutEvent){-x->size, x->start, -x->end, i}; break;
     }
   }
-  qsort(list, (size_t)n, sizeof *list, by_keys);
+  sort_by_key(list, (size_t)n, sizeof *list, offsetof(LayoutEvent, key), by_keys);
   return list;
 }
 
-int64_t layout_peak(const LayoutItem *items, int n, int64_t *out_instant) {
-  Sorted *starts = sort_items(items, n, BY_START), *ends = sort_items(items, n, BY_END);
-  int64_t live = 0, peak = 0, instant = n ? starts[0].key : 0;
-  for (int i = 0, k = 0; i < n; i++) {
+Layout layout_open(LayoutItem *items, int n) {
+  return (Layout){items, n, sort_items(items, n, BY_START), sort_items(items, n, BY_END)};
+}
+
+void layout_close(Layout *layout) {
+  free(layout->starts);
+  free(layout->ends);
+}
+
+int64_t layout_peak(const Layout *layout, int64_t *out_instant) {
+  const LayoutItem *items = layout->items;
+  const LayoutEvent *starts = layout->starts, *ends = layout->ends;
+  int64_t live = 0, peak = 0, instant = layout->n ? starts[0].key : 0;
+  for (int i = 0, k = 0; i < layout->n; i++) {
     while (ends[k].key < starts[i].key) live -= items[ends[k++].item].size;
     live += items[starts[i].item].size;
     if (live > peak) peak = live, instant = starts[i].key;
   }
-  free(starts);
-  free(ends);
   if (out_instant) *out_instant = instant;
   return peak;
 }
@@ -139,11 +149,12 @@ static int64_t take(Holes *h, int64_t size, bool tightest) {
   return offset;
 }
 
-static int64_t pack_by_time(const LayoutItem *items, int n, const Sorted *starts, const Sorted *ends, bool tightest,
-                            int64_t *offsets) {
+static int64_t pack_by_time(const Layout *layout, bool tightest, int64_t *offsets) {
+  const LayoutItem *items = layout->items;
+  const LayoutEvent *starts = layout->starts, *ends = layout->ends;
   Holes holes = {0};
   int64_t extent = 0;
-  for (int i = 0, k = 0; i < n; i++) {
+  for (int i = 0, k = 0; i < layout->n; i++) {
     for (; ends[k].key < starts[i].key; k++)
       if (items[ends[k].item].size) give_back(&holes, offsets[ends[k].item], items[ends[k].item].size);
     int item = starts[i].item;
@@ -157,7 +168,7 @@ static int64_t pack_by_time(const LayoutItem *items, int n, const Sorted *starts
 /* --- by size ------------------------------------------------------------------------------------------- */
 
 static int64_t pack_by_size(const LayoutItem *items, int n, int64_t *offsets) {
-  Sorted *order = sort_items(items, n, BY_SIZE);
+  LayoutEvent *order = sort_items(items, n, BY_SIZE);
   int *placed = need_memory((size_t)n, sizeof *placed); /* by offset */
   int64_t extent = 0;
   for (int i = 0; i < n; i++) {
@@ -188,20 +199,18 @@ static void keep_best(LayoutItem *items, int n, const int64_t *offsets, int64_t 
   *best = extent;
 }
 
-int64_t layout_pack(LayoutItem *items, int n) {
-  int64_t best = -1, bound = layout_peak(items, n, NULL);
+int64_t layout_pack(const Layout *layout) {
+  int n = layout->n;
+  int64_t best = -1, bound = layout_peak(layout, NULL);
   int64_t *offsets = need_memory((size_t)n, sizeof *offsets);
-  Sorted *starts = sort_items(items, n, BY_START), *ends = sort_items(items, n, BY_END);
   for (int tightest = 0; tightest < 2 && best != bound; tightest++) {
-    int64_t extent = pack_by_time(items, n, starts, ends, tightest, offsets);
-    keep_best(items, n, offsets, extent, &best);
+    int64_t extent = pack_by_time(layout, tightest, offsets);
+    keep_best(layout->items, n, offsets, extent, &best);
   }
   if (best != bound && n <= FEW_ITEMS) {
-    int64_t extent = pack_by_size(items, n, offsets);
-    keep_best(items, n, offsets, extent, &best);
+    int64_t extent = pack_by_size(layout->items, n, offsets);
+    keep_best(layout->items, n, offsets, extent, &best);
   }
-  free(starts);
-  free(ends);
   free(offsets);
   return best;
 }
@@ -256,12 +265,12 @@ static void take_pieces(Pieces *p, const LayoutItem *x, int item, LayoutVisit *v
   replace_pieces(p, from, to, n, pieces);
 }
 
-void layout_visit_earlier(const LayoutItem *items, int n, LayoutVisit *visit, void *context) {
-  Sorted *starts = sort_items(items, n, BY_START);
+void layout_visit_earlier(const Layout *layout, LayoutVisit *visit, void *context) {
   Pieces pieces = {0};
   replace_pieces(&pieces, 0, 0, 1, &(Piece){0, -1});
-  for (int i = 0; i < n; i++)
-    if (items[starts[i].item].size) take_pieces(&pieces, &items[starts[i].item], starts[i].item, visit, context);
-  free(starts);
+  for (int i = 0; i < layout->n; i++) {
+    int item = layout->starts[i].item;
+    if (layout->items[item].size) take_pieces(&pieces, &layout->items[item], item, visit, context);
+  }
   free(pieces.at);
 }

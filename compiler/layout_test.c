@@ -37,7 +37,8 @@ static void try_random(int n) {
     items[i].start = random_below(2 * n);
     items[i].end = items[i].start + random_below(n < 40 ? n : 40);
   }
-  int64_t extent = layout_pack(items, n), bound = layout_peak(items, n, NULL);
+  Layout layout = layout_open(items, n);
+  int64_t extent = layout_pack(&layout), bound = layout_peak(&layout, NULL);
   CHECK(extent >= bound);
   CHECK(extent <= 2 * bound);
   for (int i = 0; i < n; i++) {
@@ -45,7 +46,8 @@ static void try_random(int n) {
     for (int k = 0; k < i; k++) CHECK(!overlap(&items[i], &items[k]));
   }
   Seen seen = {items, 0};
-  layout_visit_earlier(items, n, see, &seen);
+  layout_visit_earlier(&layout, see, &seen);
+  layout_close(&layout);
   free(items);
 }
 
@@ -56,7 +58,9 @@ static void try_pipeline(int n, int depth) {
     items[2 * i] = (LayoutItem){.size = 1024, .start = 2 * i, .end = 2 * (i + depth) + 1};
     items[2 * i + 1] = (LayoutItem){.size = 4096, .start = 2 * i, .end = 2 * i};
   }
-  CHECK(layout_pack(items, 2 * n) == layout_peak(items, 2 * n, NULL));
+  Layout layout = layout_open(items, 2 * n);
+  CHECK(layout_pack(&layout) == layout_peak(&layout, NULL));
+  layout_close(&layout);
   free(items);
 }
 
@@ -72,7 +76,9 @@ static void pipelines_meet_the_lower_bound(void) {
 
 static void nothing_takes_no_bytes(void) {
   LayoutItem none;
-  CHECK(layout_pack(&none, 0) == 0);
+  Layout layout = layout_open(&none, 0);
+  CHECK(layout_pack(&layout) == 0);
+  layout_close(&layout);
 }
 
 int main(void) {

@@ -346,10 +346,12 @@ static int64_t lay_out(Memory *m, pp_space space, int64_t *class_bytes) {
     layout[n] = (LayoutItem){.size = tasks_align(x->bytes), .start = x->start, .end = x->end};
     members[n++] = i;
   }
-  int64_t extent = layout_pack(layout, n), instant = 0;
+  Layout packed = layout_open(layout, n);
+  int64_t extent = layout_pack(&packed), instant = 0;
   for (int i = 0; i < n; i++) m->items.at[members[i]].offset = layout[i].offset;
-  layout_visit_earlier(layout, n, note_reuse, &(Visit){m, members});
-  layout_peak(layout, n, &instant);
+  layout_visit_earlier(&packed, note_reuse, &(Visit){m, members});
+  layout_peak(&packed, &instant);
+  layout_close(&packed);
   for (int i = 0; i < n; i++) {
     const Item *x = &m->items.at[members[i]];
     if (x->start <= instant && x->end >= instant) class_bytes[class_at(x, instant)] += x->bytes;

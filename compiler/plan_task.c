@@ -566,7 +566,9 @@ static int64_t lay_out_workspace(Body *b) {
     const Scratch *s = &b->scratch.at[i];
     items[i] = (LayoutItem){.size = tasks_align(s->bytes), .start = s->first, .end = s->last};
   }
-  int64_t bytes = layout_pack(items, b->scratch.n);
+  Layout layout = layout_open(items, b->scratch.n);
+  int64_t bytes = layout_pack(&layout);
+  layout_close(&layout);
   for (int i = 0; i < b->buffers.n; i++)
     if (b->scratch_of.at[i] >= 0) b->buffers.at[i].index = items[b->scratch_of.at[i]].offset;
   return bytes;

@@ -12,9 +12,10 @@
  *             one until its send has been awaited, a frame while tasks use a field of it. A new parameter
  *             is received only behind the last read of the old one.
  * Linear in actions and operations; the bytes n log n. */
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
+#include "compiler/base/sort.h"
 #include "compiler/compiler.h"
 #include "compiler/items.h"
 
@@ -397,15 +398,20 @@ static void check_sends(Proof *p) {
   }
 }
 
+/* Every transfer has been posted at both ends once (check_sends): a rank's posts are all that it takes part in. */
+static const TransferInfo *posted(const Proof *p, const RankInfo *rank, int post) {
+  return &p->transfers[rank->posts[post]];
+}
+
 static void check_uses(Proof *p, int r) {
   const RankInfo *rank = &p->ranks[r];
   Arena *arena = arena_create();
   Table incoming = table_create(p, arena);
-  for (int i = 0; i < p->n_transfers; i++)
-    if (p->transfers[i].to == r) table_add_row(&incoming, p->transfers[i].value);
+  for (int k = 0; k < rank->n_posts; k++)
+    if (posted(p, rank, k)->to == r) table_add_row(&incoming, posted(p, rank, k)->value);
   table_close(p, arena, &incoming);
-  for (int i = 0; i < p->n_transfers; i++)
-    if (p->transfers[i].to == r) *table_at(p, &incoming, p->transfers[i].value, p->transfers[i].microbatch) = i + 1;
+  for (int k = 0; k < rank->n_posts; k++)
+    if (posted(p, rank, k)->to == r) *table_at(p, &incoming, posted(p, rank, k)->value, posted(p, rank, k)->microbatch) = rank->posts[k] + 1;
   for (int a = 0; a < rank->n_actions; a++) {
     const TaskInfo *task = task_of(p, rank, a);
     int microbatch = (int)rank->actions[3 * (int64_t)a + 2];
@@ -425,7 +431,7 @@ static void check_uses(Proof *p, int r) {
 typedef struct {
   int item;
   int64_t offset, end_offset;
-  int first, last; /* events */
+  int64_t first, last; /* events */
 } Life;
 
 typedef struct {
@@ -500,8 +506,8 @@ static void live_in_actions(Bytes *b) {
 }
 
 static void live_in_transfers(Bytes *b) {
-  for (int i = 0; i < b->p->n_transfers; i++) {
-    const TransferInfo *t = &b->p->transfers[i];
+  for (int k = 0; k < b->rank->n_posts; k++) {
+    const TransferInfo *t = posted(b->p, b->rank, k);
     if (t->from == b->r)
       live(b, find_item(b, t->value, t->microbatch), t->events[PP_POST_SEND], t->events[PP_AWAIT_SEND]);
     if (t->to == b->r)
@@ -514,64 +520,102 @@ static int by_first(const void *px, const void *py) {
   return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->item - y->item;
 }
 
-static int by_last(const void *px, const void *py) {
-  const Life *x = px, *y = py;
-  return x->last != y->last ? (x->last < y->last ? -1 : 1) : x->item - y->item;
+/* The bytes of a space, cut where items begin or end, and until which event each piece is taken. A tree of
+ * maxima over the pieces: `most` of what lies under a node, `all` of what was entered for the whole node. */
+typedef struct {
+  int64_t *edges;
+  int n;
+  int64_t *all, *most; /* [2n], the pieces from n on */
+} Pieces;
+
+typedef struct {
+  int64_t offset;
+} Edge;
+
+static int by_offset(const void *px, const void *py) {
+  const Edge *x = px, *y = py;
+  return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* What lives at the present event, sorted by offset. */
-typedef struct {
-  Life *at;
-  int n;
-} Alive;
+static Pieces cut_space(Arena *arena, const Life *lives, size_t n) {
+  Edge *edges = arena_alloc_array(arena, 2 * n, sizeof *edges);
+  for (size_t i = 0; i < n; i++) edges[2 * i].offset = lives[i].offset, edges[2 * i + 1].offset = lives[i].end_offset;
+  sort_by_key(edges, 2 * n, sizeof *edges, 0, by_offset);
+  Pieces p = {.edges = arena_alloc_array(arena, 2 * n, sizeof *p.edges)};
+  for (size_t i = 0; i < 2 * n; i++)
+    if (!p.n || p.edges[p.n - 1] != edges[i].offset) p.edges[p.n++] = edges[i].offset;
+  p.all = arena_alloc_array(arena, 2 * (size_t)p.n, sizeof *p.all);
+  p.most = arena_alloc_array(arena, 2 * (size_t)p.n, sizeof *p.most);
+  for (int i = 0; i < 2 * p.n; i++) p.all[i] = p.most[i] = INT64_MIN;
+  return p;
+}
 
-static int place_in(const Alive *alive, int64_t offset) {
-  int low = 0, high = alive->n;
+static int piece_at(const Pieces *p, int64_t offset) {
+  int low = 0, high = p->n;
   while (low < high) {
     int mid = (low + high) / 2;
-    if (alive->at[mid].offset < offset) low = mid + 1;
+    if (p->edges[mid] < offset) low = mid + 1;
     else high = mid;
   }
   return low;
 }
 
-static void begin_life(Bytes *b, Alive *alive, const Life *x) {
-  int i = place_in(alive, x->offset);
-  const Life *other = NULL;
-  if (i < alive->n && alive->at[i].offset < x->end_offset) other = &alive->at[i];
-  if (i > 0 && alive->at[i - 1].end_offset > x->offset) other = &alive->at[i - 1];
-  if (other) {
-    const int64_t *m = item_of(b, x->item), *n = item_of(b, other->item);
-    fail(b->p, line_of(b->rank, next_action(b->rank, x->first < 0 ? 0 : x->first)),
-         "rank %d: items %d (%d %d) and %d (%d %d) of kinds %d and %d live at the same time in the same bytes", b->r,
-         x->item, (int)m[1], (int)m[2], other->item, (int)n[1], (int)n[2], (int)m[0], (int)n[0]);
+static int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
+
+/* The last event at which any of the pieces [a, b) is taken. */
+static int64_t taken_until(const Pieces *p, int a, int b) {
+  int64_t last = INT64_MIN;
+  for (int i = a + p->n; i >= 1; i /= 2) last = larger(last, p->all[i]);
+  for (int i = b - 1 + p->n; i >= 1; i /= 2) last = larger(last, p->all[i]);
+  for (a += p->n, b += p->n; a < b; a /= 2, b /= 2) {
+    if (a % 2) last = larger(last, p->most[a++]);
+    if (b % 2) last = larger(last, p->most[--b]);
   }
-  memmove(&alive->at[i + 1], &alive->at[i], sizeof *alive->at * (size_t)(alive->n - i));
-  alive->at[i] = *x;
-  alive->n++;
+  return last;
 }
 
-static void end_life(Alive *alive, const Life *x) {
-  int i = place_in(alive, x->offset);
-  while (i < alive->n && alive->at[i].item != x->item) i++;
-  if (i == alive->n) return;
-  memmove(&alive->at[i], &alive->at[i + 1], sizeof *alive->at * (size_t)(alive->n - i - 1));
-  alive->n--;
+static void enter_piece(Pieces *p, int node, int64_t last) {
+  p->all[node] = larger(p->all[node], last);
+  p->most[node] = larger(p->most[node], last);
 }
 
+static void raise_above(Pieces *p, int node) {
+  for (node /= 2; node >= 1; node /= 2) p->most[node] = larger(p->all[node], larger(p->most[2 * node], p->most[2 * node + 1]));
+}
+
+static void take(Pieces *p, int a, int b, int64_t last) {
+  int first = a + p->n, end = b - 1 + p->n;
+  for (a += p->n, b += p->n; a < b; a /= 2, b /= 2) {
+    if (a % 2) enter_piece(p, a++, last);
+    if (b % 2) enter_piece(p, --b, last);
+  }
+  raise_above(p, first);
+  raise_above(p, end);
+}
+
+static void report_clash(Bytes *b, const Life *lives, size_t n, const Life *x) {
+  const Life *y = lives;
+  while (y < lives + n && (y == x || y->last < x->first || y->first > x->first || y->end_offset <= x->offset || y->offset >= x->end_offset))
+    y++;
+  if (y == lives + n) bug("rank %d: item %d clashes with nothing", b->r, x->item);
+  const int64_t *i = item_of(b, x->item), *k = item_of(b, y->item);
+  fail(b->p, line_of(b->rank, next_action(b->rank, x->first < 0 ? 0 : (int)x->first)),
+       "rank %d: items %d (%d %d) and %d (%d %d) of kinds %d and %d live at the same time in the same bytes", b->r,
+       x->item, (int)i[1], (int)i[2], y->item, (int)k[1], (int)k[2], (int)i[0], (int)k[0]);
+}
+
+/* In the order of their first events, each item finds its bytes free. */
 static void check_space(Bytes *b, int space) {
   size_t n = 0;
-  Life *starts = arena_alloc_array(b->arena, (size_t)b->rank->n_items, sizeof *starts);
+  Life *lives = arena_alloc_array(b->arena, (size_t)b->rank->n_items, sizeof *lives);
   for (int i = 0; i < b->rank->n_items; i++)
-    if (item_of(b, i)[3] == space && item_of(b, i)[5] > 0) starts[n++] = b->lives[i];
-  Life *ends = arena_alloc_array(b->arena, n, sizeof *ends);
-  Alive alive = {arena_alloc_array(b->arena, n + 1, sizeof *alive.at), 0};
-  if (n) memcpy(ends, starts, sizeof *ends * n);
-  if (n) qsort(starts, n, sizeof *starts, by_first);
-  if (n) qsort(ends, n, sizeof *ends, by_last);
-  for (size_t i = 0, k = 0; i < n; i++) {
-    while (ends[k].last < starts[i].first) end_life(&alive, &ends[k++]);
-    begin_life(b, &alive, &starts[i]);
+    if (item_of(b, i)[3] == space && item_of(b, i)[5] > 0 && b->lives[i].first <= b->lives[i].last) lives[n++] = b->lives[i];
+  sort_by_key(lives, n, sizeof *lives, offsetof(Life, first), by_first);
+  Pieces pieces = cut_space(b->arena, lives, n);
+  for (size_t i = 0; i < n; i++) {
+    int from = piece_at(&pieces, lives[i].offset), to = piece_at(&pieces, lives[i].end_offset);
+    if (taken_until(&pieces, from, to) >= lives[i].first) report_clash(b, lives, n, &lives[i]);
+    take(&pieces, from, to, lives[i].last);
   }
 }
 
@@ -598,10 +642,11 @@ static void check_refreshes(Bytes *b) {
       size_t length = strcspn(names, ",");
       int read = last_read(b, arena_strndup(b->arena, names, length));
       names = names[length] ? names + length + 1 : NULL;
-      for (int i = 0; i < b->p->n_transfers; i++) {
-        const TransferInfo *t = &b->p->transfers[i];
+      for (int i = 0; i < b->rank->n_posts; i++) {
+        const TransferInfo *t = posted(b->p, b->rank, i);
         if (t->to == b->r && t->value == task->in[k] && t->events[PP_POST_RECEIVE] <= read)
-          fail(b->p, line_of(b->rank, 0), "rank %d receives %s while the old value is still read", b->r, transfer_text(b->p, i));
+          fail(b->p, line_of(b->rank, 0), "rank %d receives %s while the old value is still read", b->r,
+               transfer_text(b->p, b->rank->posts[i]));
       }
     }
   }

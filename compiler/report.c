@@ -65,21 +65,39 @@ static int by_name(const void *px, const void *py) {
   return strcmp(x->name, y->name);
 }
 
-/* One entry per route, sorted; the caller frees it. */
-static Route *sum_routes(const Plan *plan, int (*compare)(const void *, const void *), int *out_n) {
-  Route *routes = calloc((size_t)plan->n_transfers + 1, sizeof *routes);
-  if (!routes) bug("out of memory");
-  for (int i = 0; i < plan->n_transfers; i++) {
-    const PlanTransfer *t = &plan->transfers[i];
-    routes[i] = (Route){t->value, t->from, t->to, 1, t->size_bytes, plan->values[t->value]};
+static int merge_routes(Route *routes, int n, int (*compare)(const void *, const void *)) {
+  int kept = 0;
+  if (n) qsort(routes, (size_t)n, sizeof *routes, compare);
+  for (int i = 0; i < n; i++) {
+    if (kept && compare(&routes[kept - 1], &routes[i]) == 0) routes[kept - 1].n += routes[i].n;
+    else routes[kept++] = routes[i];
   }
-  qsort(routes, (size_t)plan->n_transfers, sizeof *routes, compare);
+  return kept;
+}
+
+/* One entry per route, sorted; the caller frees it. Microbatches are counted together first: a value goes
+ * to few ranks. */
+static Route *sum_routes(const Plan *plan, int (*compare)(const void *, const void *), int *out_n) {
+  int *newest = calloc((size_t)plan->n_values + 1, sizeof *newest); /* route of a value + 1; `older` goes on */
+  int *older = calloc((size_t)plan->n_transfers + 1, sizeof *older);
+  Route *routes = calloc((size_t)plan->n_transfers + 1, sizeof *routes);
+  if (!newest || !older || !routes) bug("out of memory");
   int n = 0;
   for (int i = 0; i < plan->n_transfers; i++) {
-    if (n && compare(&routes[n - 1], &routes[i]) == 0) routes[n - 1].n++;
-    else routes[n++] = routes[i];
+    const PlanTransfer *t = &plan->transfers[i];
+    int at = newest[t->value];
+    while (at && (routes[at - 1].from != t->from || routes[at - 1].to != t->to)) at = older[at - 1];
+    if (at) {
+      routes[at - 1].n++;
+      continue;
+    }
+    routes[n] = (Route){t->value, t->from, t->to, 1, t->size_bytes, plan->values[t->value]};
+    older[n] = newest[t->value];
+    newest[t->value] = ++n;
   }
-  *out_n = n;
+  free(newest);
+  free(older);
+  *out_n = merge_routes(routes, n, compare);
   return routes;
 }
 

@@ -13,8 +13,9 @@
  * it complete, so it heads the queue at both ends once issued there. Each end issues it behind actions
  * that stand before it in the order (a send behind its maker; a receive at the latest behind the makers
  * of earlier sends of that rank), and what these wait for are earlier transfers. So it completes. */
-#include <stdlib.h>
+#include <stddef.h>
 
+#include "compiler/base/sort.h"
 #include "compiler/compiler.h"
 #include "compiler/issue.h"
 
@@ -44,7 +45,7 @@ static int by_position(const void *px, const void *py) {
 }
 
 void issue_write(Ir *ir, Arena *arena, Op rank, Issues *list) {
-  if (list->n) qsort(list->at, (size_t)list->n, sizeof *list->at, by_position);
+  sort_by_key(list->at, (size_t)list->n, sizeof *list->at, offsetof(Issue, position), by_position);
   int64_t *numbers = arena_alloc_array(arena, 3 * (size_t)list->n, sizeof *numbers);
   for (int i = 0; i < list->n; i++) {
     numbers[3 * i] = list->at[i].position;
@@ -202,7 +203,7 @@ bool transfers_run(Ir *ir) {
   Collect c = {.t = t, .a = a, .arena = arena};
   c.row = arena_alloc_array(arena, (size_t)t->n_values, sizeof *c.row);
   for (int r = 0; r < t->n_ranks; r++) collect_rank(&c, r);
-  if (c.found.n) qsort(c.found.at, (size_t)c.found.n, sizeof *c.found.at, by_order);
+  sort_by_key(c.found.at, (size_t)c.found.n, sizeof *c.found.at, offsetof(Planned, ready), by_order);
   write_table(ir, arena, &c.found);
   write_issues(t, arena, &c.found);
   arena_destroy(arena);

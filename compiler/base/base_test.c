@@ -1,10 +1,12 @@
 // Tests of arenas, vectors, strings, maps and diagnostics.
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "compiler/base/diag.h"
 #include "compiler/base/map.h"
+#include "compiler/base/sort.h"
 #include "compiler/base/str.h"
 #include "compiler/base/test.h"
 #include "compiler/base/vec.h"
@@ -149,6 +151,39 @@ static void diag_shortens_long_lines(void) {
   diag_destroy(diag);
 }
 
+typedef struct {
+  int32_t second;
+  int64_t key;
+} Pair;
+
+static int by_key_and_second(const void *px, const void *py) {
+  const Pair *x = px, *y = py;
+  if (x->key != y->key) return x->key < y->key ? -1 : 1;
+  return x->second - y->second;
+}
+
+// Against qsort: close keys, far ones, equal ones, and none to sort.
+static void sort_by_key_sorts(void) {
+  uint64_t state = 1;
+  for (int round = 0; round < 300; round++) {
+    Pair a[100], b[100];
+    int n = round % 100;
+    uint64_t range = round % 3 == 0 ? 5 : round % 3 == 1 ? 1200 : UINT64_MAX >> 2;
+    for (int i = 0; i < n; i++) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      a[i] = (Pair){(int32_t)(state >> 40), (int64_t)((state >> 1) % range) - 3};
+      if (round % 7 == 0) a[i].key = i; // sorted already
+      b[i] = a[i];
+    }
+    sort_by_key(a, (size_t)n, sizeof *a, offsetof(Pair, key), by_key_and_second);
+    qsort(b, (size_t)n, sizeof *b, by_key_and_second);
+    for (int i = 0; i < n; i++) CHECK(a[i].key == b[i].key && a[i].second == b[i].second);
+  }
+  Pair far[] = {{0, INT64_MAX}, {0, INT64_MIN}, {1, 0}, {0, 0}};
+  sort_by_key(far, 4, sizeof *far, offsetof(Pair, key), by_key_and_second);
+  CHECK(far[0].key == INT64_MIN && far[1].second == 0 && far[2].second == 1 && far[3].key == INT64_MAX);
+}
+
 static void diag_stops_after_20(void) {
   Diag *diag = diag_create();
   Str text = {0};
@@ -175,6 +210,7 @@ int main(void) {
   TEST(str_measures_edits);
   TEST(str_formats_doubles);
   TEST(map_keeps_order);
+  TEST(sort_by_key_sorts);
   TEST(diag_prints_carets);
   TEST(diag_shortens_long_lines);
   TEST(diag_stops_after_20);
