@@ -533,8 +533,27 @@ static void resolve_stmt(Resolver *r, const AstStmt *s) {
 }
 
 // The statements in the scope that is open.
+// What stands behind a return, break or continue never runs.
+static void warn_unreachable(Resolver *r, const AstStmt *end,
+                             const AstStmt *next) {
+  if (end->kind != STMT_RETURN && end->kind != STMT_BREAK &&
+      end->kind != STMT_CONTINUE)
+    return;
+  if (where_allowed(r, end)) return; // an error already
+  diag_warning(r->diag, next->loc, "this never runs");
+  diag_note(r->diag, end->loc, "the '%s' before it ends the %s",
+            stmt_word(end->kind),
+            end->kind == STMT_RETURN  ? "function"
+            : end->kind == STMT_BREAK ? "loop"
+                                      : "turn of the loop");
+}
+
 static void resolve_stmts(Resolver *r, const AstBlock *block) {
-  for (int i = 0; i < block->stmts.n; i++) resolve_stmt(r, block->stmts.at[i]);
+  for (int i = 0; i < block->stmts.n; i++) {
+    resolve_stmt(r, block->stmts.at[i]);
+    if (i + 1 < block->stmts.n)
+      warn_unreachable(r, block->stmts.at[i], block->stmts.at[i + 1]);
+  }
 }
 
 static void resolve_block(Resolver *r, const AstBlock *block) {
@@ -695,6 +714,11 @@ static void check_entry_form(Resolver *r, const AstTrainEntry *entry,
     diag_error(r->diag, entry->loc, "'%s' has no value", key);
     return;
   }
+  if (strcmp(key, "batch") == 0 && !args->at[0].name) {
+    diag_error(r->diag, args->at[0].loc,
+               "write 'batch microbatch = SAMPLES, microbatches = COUNT;'");
+    return;
+  }
   if (form != NAMED_LIST && args->n > 1)
     diag_error(r->diag, args->at[1].loc, "'%s' takes one value", key);
   for (int i = 0; i < args->n; i++) {
@@ -721,7 +745,8 @@ static void check_batch(Resolver *r, const AstTrainEntry *entry) {
                  "'batch' has 'microbatch' and 'microbatches', no '%s'",
                  arg->name);
   }
-  for (int k = 0; k < 2 && entry->args.n > 0; k++)
+  bool is_named = entry->args.n > 0 && entry->args.at[0].name;
+  for (int k = 0; k < 2 && is_named; k++)
     if (!seen[k])
       diag_error(r->diag, entry->loc, "'batch' needs '%s = VALUE'",
                  names[k]);
