@@ -97,6 +97,7 @@ typedef struct {
   int index;               /* DATA: source; OUTPUT: output */
   bool first_use;          /* accumulating ops: the first on this accumulator in the task's program order: overwrites when the call is `first` */
   int workspace;           /* ATTENTION…: a SCRATCH buffer, else -1 */
+  int64_t flops;           /* of a product or attention, else 0 */
   const char *comment;     /* "h.0.attn: qkv = c_attn(x)" or the op's name, for the reader */
   const char *line;        /* "gpt2.pp:12" */
 } PlanStatement;
@@ -198,6 +199,7 @@ typedef struct {
 
 typedef struct {
   int task, microbatch;
+  int overlap;             /* number of its overlap block on the rank, -1 */
   bool first;
   const uint64_t *offsets; /* [n_arguments of the task]; bit 63: in the window */
   int n_before, n_after;

@@ -205,6 +205,7 @@ static void build_action(Build *b, int r, int i, PlanAction *action, Rows *rows,
   const PlanTask *task = &b->plan->tasks[index];
   action->task = index;
   action->microbatch = (int)numbers[2];
+  action->overlap = rank->overlaps ? (int)rank->overlaps[i] : -1;
   action->first = is_first_call(&b->t->tasks[index], seen);
   action->line = diag_loc_name(ir_diag(b->t->ir), rank->lines[i]);
   uint64_t *row = arena_alloc_array(b->tmp, (size_t)task->n_arguments, sizeof *row);

@@ -550,11 +550,12 @@ static void add_statement(Body *b, Op op) {
   }
   if (id == OP_ATTENTION || id == OP_ATTENTION_GRAD) {
     s.workspace = attention_workspace(b, op);
-    b->flops += attention_flops(op);
+    s.flops = attention_flops(op);
   }
-  if (id == OP_MATMUL || id == OP_MATMUL_ACCUMULATE) b->flops += product_flops(op);
+  if (id == OP_MATMUL || id == OP_MATMUL_ACCUMULATE) s.flops = product_flops(op);
   if (id == OP_DATA) s.index = tasks_source(b->t, op_string(b->arena, op, "source"));
   if (id == OP_OUTPUT) s.index = tasks_output(b->t, op_string(b->arena, op, "output"));
+  b->flops += s.flops;
   VEC_PUSH(b->arena, &b->statements, s);
 }
 
