@@ -202,6 +202,20 @@ static TimelineMemory count_live(const Run *run, int r, SimulateRank *out) {
   return (TimelineMemory){live.levels.n, live.levels.at, out->peak_live_weight_held};
 }
 
+/* Bytes in use, where they are known for each action. */
+static TimelineMemory list_bytes(const Run *run, int r) {
+  VEC(TimelineLevel) levels = {0};
+  TimelineMemory memory = {0};
+  for (int a = run->first[r]; a < run->first[r + 1]; a++) {
+    TimelineLevel level = {run->start[a], (double)run->job->live_bytes[a]};
+    memory.peak = fmax(memory.peak, level.value);
+    if (!levels.n || VEC_LAST(&levels).value != level.value) VEC_PUSH(run->arena, &levels, level);
+  }
+  memory.n_levels = levels.n;
+  memory.levels = levels.at;
+  return memory;
+}
+
 static SimulateRank measure(const Run *run, int r) {
   int begin = run->first[r], limit = run->first[r + 1];
   SimulateRank rank = {.n_actions = limit - begin};
@@ -262,7 +276,7 @@ static TimelineTask *list_tasks(const Run *run, const Simulation *s) {
     const SimulateAction *a = &run->job->actions[i];
     tasks[i] = (TimelineTask){.rank = a->rank, .stage = a->stage, .microbatch = a->microbatch, .kind = a->kind,
                               .start = run->start[i], .end = run->end[i], .overlap = a->overlap,
-                              .line = line_name(&names, a->line)};
+                              .line = a->line_name ? a->line_name : line_name(&names, a->line)};
   }
   for (int i = 0; i < s->n_path; i++) tasks[s->path[i]].critical = true;
   return tasks;
@@ -294,11 +308,13 @@ static Simulation *conclude(const Run *run) {
   SimulateRank *ranks = arena_alloc_array(run->arena, (size_t)job->n_ranks, sizeof *ranks);
   TimelineMemory *memory = arena_alloc_array(run->arena, (size_t)job->n_ranks, sizeof *memory);
   double busiest = 0;
-  *t = (Timeline){.title = job->title, .in_seconds = job->in_seconds, .n_ranks = job->n_ranks,
+  *t = (Timeline){.title = job->title, .in_seconds = job->in_seconds,
+                  .memory_in_bytes = job->live_bytes != NULL, .n_ranks = job->n_ranks,
                   .n_stages = job->n_stages, .n_microbatches = job->n_microbatches, .n_tasks = job->n};
   for (int r = 0; r < job->n_ranks; r++) {
     ranks[r] = measure(run, r);
     memory[r] = count_live(run, r, &ranks[r]);
+    if (job->live_bytes) memory[r] = list_bytes(run, r);
     t->step_time = fmax(t->step_time, ranks[r].end - ranks[r].start);
     busiest = fmax(busiest, ranks[r].work);
   }

@@ -3,6 +3,7 @@
 #define PPC_SIMULATE_H
 
 #include "compiler/costs.h"
+#include "compiler/plan.h"
 #include "compiler/schedule_check.h"
 #include "compiler/timeline.h"
 
@@ -11,7 +12,8 @@ typedef struct {
   pp_task_kind kind;
   int overlap;                 /* number of its overlap block, -1 */
   double cost;
-  Loc line;
+  Loc line;                    /* of the schedule program */
+  const char *line_name;       /* "zb.pp:12"; null: made from `line` */
 } SimulateAction;
 
 /* What an action needs of another: `maker` is the action, `route` says what it is. */
@@ -34,7 +36,8 @@ typedef struct {
   const int *first_need;         /* [n + 1] */
   const SimulateNeed *needs;
   const SimulateRoute *routes;
-  const StatedCosts *costs;      /* of pairs */
+  const StatedCosts *costs;      /* of pairs; null: the sum */
+  const int64_t *live_bytes;     /* [n] in use during each action; null: live stashes are counted instead */
   bool in_seconds;
 } SimulateJob;
 
@@ -60,8 +63,43 @@ Simulation *simulate_run(Arena *arena, Diag *diag, const SimulateJob *job);
 SimulateJob *simulate_chain(Arena *arena, const ScheduledActions *list, const ScheduleIndex *index,
                             const ScheduleJob *schedule, const StatedCosts *costs, const char *title);
 
-/* Numbers for programs, the same for people. `schedule` is the text of --schedule. */
-void simulate_report_json(const Simulation *s, const StatedCosts *costs, const char *schedule, Str *out);
-void simulate_report_text(const Simulation *s, const StatedCosts *costs, Str *out);
+/* --- of a model ------------------------------------------------------------------------------------------ */
+
+/* What a machine does, for estimates: each statement of a task takes as long as its products at `flops`, or
+ * its bytes at `bandwidth`, whichever is longer; a transfer its bytes at `link`. */
+typedef struct {
+  double flops, bandwidth, link; /* per second */
+} Machine;
+
+typedef enum { COSTS_STATED, COSTS_ESTIMATED, COSTS_MEASURED } CostsFrom;
+
+typedef struct {
+  CostsFrom from;
+  const double *tasks;           /* [n_tasks of the plan] */
+  const double *transfers;       /* [n_transfers of the plan] */
+  const StatedCosts *stated;     /* STATED */
+  Machine machine;               /* ESTIMATED */
+  const char *trace;             /* MEASURED: the file */
+} PlanCosts;
+
+PlanCosts *plan_costs_stated(Arena *arena, const Plan *plan, const StatedCosts *stated);
+PlanCosts *plan_costs_estimated(Arena *arena, const Plan *plan, Machine machine);
+
+/* The actions and transfers of the emitted programs. */
+SimulateJob *simulate_plan(Arena *arena, const Plan *plan, const PlanCosts *costs, const char *title);
+
+/* --- reports --------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  const char *schedule;          /* the text of --schedule, or the name of the model's */
+  const StatedCosts *stated;     /* without a model */
+  const Plan *plan;              /* null: no model */
+  const PlanCosts *costs;        /* of the plan */
+  int columns;                   /* of the chart */
+  bool color;
+} SimulateView;
+
+void simulate_report_json(const Simulation *s, const SimulateView *view, Str *out);
+void simulate_report_text(const Simulation *s, const SimulateView *view, Str *out);
 
 #endif

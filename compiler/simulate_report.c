@@ -1,11 +1,14 @@
 /* In: a simulation. Out: what `ppc simulate` prints: step time and bubble, a line for each rank, the critical
- * path. Neighbours on the path that are of one kind, stage and rank are one line for people; the JSON has all. */
+ * path. A stretch of the path on one rank is one line for people; the JSON has every action of it. */
 #include <jansson.h>
 #include <stdlib.h>
 
 #include "compiler/base/diag.h"
+#include "compiler/chart.h"
 #include "compiler/simulate.h"
 #include "compiler/tasks.h"
+
+static const char *const from_names[] = {"stated", "estimated", "measured"};
 
 /* --- JSON --------------------------------------------------------------------------------------------- */
 
@@ -46,7 +49,7 @@ static json_t *json_costs(const StatedCosts *costs) {
   return o;
 }
 
-static json_t *json_rank(const Simulation *s, int r) {
+static json_t *json_rank(const Simulation *s, const SimulateView *view, int r) {
   const SimulateRank *rank = &s->ranks[r];
   json_t *o = json_object();
   set(o, "rank", json_integer(r));
@@ -57,6 +60,10 @@ static json_t *json_rank(const Simulation *s, int r) {
   set(o, "bubble", number(s->timeline.step_time - rank->work));
   set(o, "peak_live", json_integer(rank->peak_live));
   set(o, "peak_live_weight_held", json_integer(rank->peak_live_weight_held));
+  if (!view->plan) return o;
+  const PlanRank *planned = &view->plan->ranks[r];
+  set(o, "peak_bytes", json_integer(planned->peak_bytes));
+  set(o, "mapped_bytes", json_integer((json_int_t)(planned->arena_bytes + planned->window_bytes)));
   return o;
 }
 
@@ -72,16 +79,46 @@ static json_t *json_task(const TimelineTask *t) {
   return o;
 }
 
-void simulate_report_json(const Simulation *s, const StatedCosts *costs, const char *schedule, Str *out) {
+static json_t *json_tasks(const SimulateView *view) {
+  json_t *all = json_array();
+  for (int i = 0; i < view->plan->n_tasks; i++) {
+    const PlanTask *task = &view->plan->tasks[i];
+    json_t *o = json_object();
+    set(o, "stage", json_integer(task->stage));
+    set(o, "kind", text(tasks_kind_name(task->kind)));
+    set(o, "cost", number(view->costs->tasks[i]));
+    json_array_append_new(all, o);
+  }
+  return all;
+}
+
+/* Of a model: where its costs come from, and each of them. */
+static json_t *json_plan_costs(const SimulateView *view) {
+  const PlanCosts *costs = view->costs;
+  json_t *o = costs->from == COSTS_STATED ? json_costs(costs->stated) : json_object();
+  set(o, "from", text(from_names[costs->from]));
+  if (costs->from == COSTS_ESTIMATED) {
+    set(o, "flops", number(costs->machine.flops));
+    set(o, "bandwidth", number(costs->machine.bandwidth));
+    set(o, "link", number(costs->machine.link));
+  }
+  if (costs->from == COSTS_MEASURED) set(o, "trace", text(costs->trace));
+  set(o, "tasks", json_tasks(view));
+  return o;
+}
+
+void simulate_report_json(const Simulation *s, const SimulateView *view, Str *out) {
   const Timeline *t = &s->timeline;
   json_t *o = json_object(), *ranks = json_array(), *path = json_array();
-  for (int r = 0; r < t->n_ranks; r++) json_array_append_new(ranks, json_rank(s, r));
+  for (int r = 0; r < t->n_ranks; r++) json_array_append_new(ranks, json_rank(s, view, r));
   for (int i = 0; i < s->n_path; i++) json_array_append_new(path, json_task(&t->tasks[s->path[i]]));
-  set(o, "schedule", text(schedule));
+  if (view->plan) set(o, "model", text(view->plan->model));
+  set(o, "schedule", text(view->schedule));
   set(o, "n_ranks", json_integer(t->n_ranks));
   set(o, "stages", json_integer(t->n_stages));
   set(o, "microbatches", json_integer(t->n_microbatches));
-  set(o, "costs", json_costs(costs));
+  set(o, "costs", view->plan ? json_plan_costs(view) : json_costs(view->stated));
+  if (t->in_seconds) set(o, "unit", text("seconds"));
   set(o, "step_time", number(t->step_time));
   set(o, "bubble", number(t->bubble));
   set(o, "bubble_rate", number(t->bubble_rate));
@@ -97,49 +134,73 @@ void simulate_report_json(const Simulation *s, const StatedCosts *costs, const c
 
 /* --- text --------------------------------------------------------------------------------------------- */
 
-static void put_ranks(const Simulation *s, Str *out) {
-  str_printf(out, "\n%8s %9s %12s %12s %8s %10s %12s\n", "", "actions", "work", "bubble", "of step", "peak live",
-             "weight held");
-  for (int r = 0; r < s->timeline.n_ranks; r++) {
+/* Seconds of a model's steps are shown as ms; stated costs have no unit. */
+static double shown(const Timeline *t, double time) { return t->in_seconds ? 1000 * time : time; }
+
+static const char *unit_of(const Timeline *t) { return t->in_seconds ? " ms" : ""; }
+
+static void put_costs(const SimulateView *view, Str *out) {
+  if (!view->plan || view->costs->from == COSTS_STATED) return;
+  const Machine *m = &view->costs->machine;
+  if (view->costs->from == COSTS_MEASURED) str_printf(out, "costs: measured, %s\n", view->costs->trace);
+  else
+    str_printf(out, "costs: estimated at %.4g Gflop/s, %.4g GB/s, %.4g GB/s between ranks (--costs=TRACE has measured ones)\n",
+               m->flops / 1e9, m->bandwidth / 1e9, m->link / 1e9);
+}
+
+static void put_ranks(const Simulation *s, const SimulateView *view, Str *out) {
+  const Timeline *t = &s->timeline;
+  str_printf(out, "\n%8s %9s %12s %12s %8s %10s %12s", "", "actions", "work", "bubble", "of step", "peak live", "weight held");
+  str_puts(out, view->plan ? "   peak bytes\n" : "\n");
+  for (int r = 0; r < t->n_ranks; r++) {
     const SimulateRank *rank = &s->ranks[r];
-    double step = s->timeline.step_time, bubble = step - rank->work;
-    str_printf(out, "rank %-3d %9d %12.6g %12.6g %7.2f%% %10d %12d\n", r, rank->n_actions, rank->work, bubble,
-               step > 0 ? 100 * bubble / step : 0, rank->peak_live, rank->peak_live_weight_held);
+    double bubble = t->step_time - rank->work;
+    str_printf(out, "rank %-3d %9d %12.6g %12.6g %7.2f%% %10d %12d", r, rank->n_actions, shown(t, rank->work), shown(t, bubble),
+               t->step_time > 0 ? 100 * bubble / t->step_time : 0, rank->peak_live, rank->peak_live_weight_held);
+    if (view->plan) str_printf(out, " %12lld", (long long)view->plan->ranks[r].peak_bytes);
+    str_puts(out, "\n");
   }
 }
 
+static void put_action(const TimelineTask *t, Str *out) {
+  if (t->microbatch >= 0) str_printf(out, "%s(%d, %d)", tasks_kind_name(t->kind), t->stage, t->microbatch);
+  else str_printf(out, "%s(%d)", tasks_kind_name(t->kind), t->stage);
+}
+
+/* Tasks that follow one another on a rank, in one line: by kind how many, the first, the last. */
 static void put_stretch(const Simulation *s, int begin, int end, Str *out) {
-  const TimelineTask *a = &s->timeline.tasks[s->path[begin]], *b = &s->timeline.tasks[s->path[end - 1]];
-  str_printf(out, "%12.6g %12.6g  rank %-3d %s(%d, %d", a->start, b->end, a->rank, tasks_kind_name(a->kind), a->stage,
-             a->microbatch);
-  if (end - begin == 1) str_puts(out, ")");
-  else str_printf(out, ") … (%d, %d)", b->stage, b->microbatch);
-  if (a->line) str_printf(out, "  %s", a->line);
+  const Timeline *t = &s->timeline;
+  const TimelineTask *a = &t->tasks[s->path[begin]], *b = &t->tasks[s->path[end - 1]];
+  str_printf(out, "%12.6g … %-12.6g rank %-3d ", shown(t, a->start), shown(t, b->end), a->rank);
+  put_action(a, out);
+  if (end - begin == 2) str_puts(out, ", ");
+  if (end - begin > 2) str_printf(out, ", %d more, ", end - begin - 2);
+  if (end - begin > 1) put_action(b, out);
+  if (a->line && a->microbatch >= 0) str_printf(out, "  %s", a->line);
   str_puts(out, "\n");
 }
 
 static void put_path(const Simulation *s, Str *out) {
   enum { MANY = 40 };
   const TimelineTask *tasks = s->timeline.tasks;
-  int shown = 0, hidden = 0;
+  int shown_lines = 0, hidden = 0;
   str_puts(out, "\ncritical path:\n");
   for (int begin = 0, end; begin < s->n_path; begin = end) {
-    const TimelineTask *a = &tasks[s->path[begin]];
-    for (end = begin + 1; end < s->n_path; end++) {
-      const TimelineTask *b = &tasks[s->path[end]];
-      if (b->rank != a->rank || b->kind != a->kind || b->stage != a->stage) break;
-    }
-    if (shown++ < MANY) put_stretch(s, begin, end, out);
+    for (end = begin + 1; end < s->n_path; end++)
+      if (tasks[s->path[end]].rank != tasks[s->path[begin]].rank) break;
+    if (shown_lines++ < MANY) put_stretch(s, begin, end, out);
     else hidden++;
   }
   if (hidden) str_printf(out, "  and %d more stretches\n", hidden);
 }
 
-void simulate_report_text(const Simulation *s, const StatedCosts *costs, Str *out) {
+void simulate_report_text(const Simulation *s, const SimulateView *view, Str *out) {
   const Timeline *t = &s->timeline;
-  (void)costs;
-  str_printf(out, "%s\nstep %.6g, bubble %.6g: %.2f%% of the step\n", t->title, t->step_time, t->bubble,
-             100 * t->bubble_rate);
-  put_ranks(s, out);
+  str_printf(out, "%s\nstep %.6g%s, bubble %.6g%s: %.2f%% of the step\n", t->title, shown(t, t->step_time), unit_of(t),
+             shown(t, t->bubble), unit_of(t), 100 * t->bubble_rate);
+  put_costs(view, out);
+  str_puts(out, "\n");
+  chart_print(t, view->columns, view->color, out);
+  put_ranks(s, view, out);
   put_path(s, out);
 }

@@ -1,12 +1,9 @@
 /* A schedule without a model: `ppc simulate --schedule=zb_h1 --ranks=4 --microbatches=8`. In: the options,
- * perhaps a file of schedules. Out: the checked actions, and the two commands on them. Without --stages the
+ * perhaps a file of schedules. Out: the checked actions. Without --stages the
  * smallest multiple of the ranks is taken with which the schedule's `require`s hold and it is complete. */
 #include "compiler/driver/bare.h"
 
-#include <stdio.h>
-
 #include "compiler/ir/ir.h"
-#include "compiler/simulate.h"
 #include "dsl/load.h"
 
 /* As many actions as a schedule may have. */
@@ -73,35 +70,8 @@ bool bare_read(Arena *arena, Diag *diag, const Options *o, Bare *out) {
   return fine && diag_error_count(diag) == 0;
 }
 
-static const char *title_of(Arena *arena, const Bare *b) {
-  const ScheduleJob *job = &b->job;
-  return arena_printf(arena, "%s, %d rank%s, %d stage%s, %d microbatch%s", b->name, job->n_ranks,
+const char *bare_title(Arena *arena, const char *schedule, const ScheduleJob *job) {
+  return arena_printf(arena, "%s, %d rank%s, %d stage%s, %d microbatch%s", schedule, job->n_ranks,
                       job->n_ranks == 1 ? "" : "s", job->n_stages, job->n_stages == 1 ? "" : "s", job->n_microbatches,
                       job->n_microbatches == 1 ? "" : "es");
 }
-
-/* Null after errors; they are printed. */
-static Simulation *simulate(Arena *arena, Diag *diag, const Options *o, Bare *out) {
-  Simulation *s = NULL;
-  if (bare_read(arena, diag, o, out)) {
-    const char *error = costs_check_stages(arena, &o->costs, out->job.n_stages);
-    if (error) diag_error(diag, (Loc){0}, "%s", error);
-    else s = simulate_run(arena, diag, simulate_chain(arena, &out->actions, &out->index, &out->job, &o->costs, title_of(arena, out)));
-  }
-  diag_flush(diag);
-  return s;
-}
-
-int bare_simulate(Arena *arena, Diag *diag, const Options *o) {
-  Bare b;
-  Str out = {0};
-  Simulation *s = simulate(arena, diag, o, &b);
-  if (!s) return STATUS_INPUT;
-  if (o->json) simulate_report_json(s, &o->costs, b.name, &out);
-  else simulate_report_text(s, &o->costs, &out);
-  fwrite(str_text(&out), 1, out.length, stdout);
-  str_free(&out);
-  return STATUS_FINE;
-}
-
-int bare_check(Arena *arena, Diag *diag, const Options *o) { return bare_simulate(arena, diag, o); }

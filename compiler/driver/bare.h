@@ -19,7 +19,7 @@ bool bare_is_wanted(const Options *options);
 /* The one place where the actions of --schedule come from. False after errors. */
 bool bare_read(Arena *arena, Diag *diag, const Options *options, Bare *out);
 
-int bare_check(Arena *arena, Diag *diag, const Options *options);
-int bare_simulate(Arena *arena, Diag *diag, const Options *options);
+/* "zb_h1, 4 ranks, 4 stages, 8 microbatches" */
+const char *bare_title(Arena *arena, const char *schedule, const ScheduleJob *job);
 
 #endif

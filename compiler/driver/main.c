@@ -14,6 +14,7 @@
 #include "compiler/driver/output.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/driver/run.h"
+#include "compiler/driver/simulate.h"
 #include "compiler/report.h"
 #include "compiler/schedule_csv.h"
 #include "dsl/ast.h"
@@ -32,7 +33,7 @@ static int complain(const char *text) {
 /* --- check ----------------------------------------------------------------------------------------------- */
 
 static int check(const Driver *d) {
-  if (bare_is_wanted(d->options)) return bare_check(d->arena, d->diag, d->options);
+  if (bare_is_wanted(d->options)) return simulate_check_schedule(d->arena, d->diag, d->options);
   Pipeline p = {.arena = d->arena, .diag = d->diag};
   bool fine = pipeline_run(&p, d->options->files.at[0], &d->options->compile, NULL);
   pipeline_destroy(&p);
@@ -224,10 +225,7 @@ static int dump(const Driver *d) {
 
 /* --- simulate ------------------------------------------------------------------------------------------------------- */
 
-static int simulate(const Driver *d) {
-  if (!bare_is_wanted(d->options)) return complain("simulate needs --schedule, and no file that holds a `train`");
-  return bare_simulate(d->arena, d->diag, d->options);
-}
+static int simulate(const Driver *d) { return simulate_command(d->arena, d->diag, d->options); }
 
 /* --- fmt ------------------------------------------------------------------------------------------------------------- */
 

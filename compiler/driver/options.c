@@ -31,7 +31,8 @@ typedef enum {
   KIND_FORMAT,
   KIND_TARGET,
   KIND_COST,
-  KIND_STEPS       /* A:B */
+  KIND_STEPS,      /* A:B */
+  KIND_RATE        /* per second: 50G */
 } Kind;
 
 enum {
@@ -83,6 +84,9 @@ static const Row table[] = {
     {"--stages", "N", 0, CHECK | SIMULATE, KIND_POSITIVE, 0, AT(stages), "without a model: number of stages (the fewest that will do)"},
     {"--cost", "F=1,I=1,…", 0, CHECK | SIMULATE, KIND_COST, 0, NO_FIELD, "what tasks cost: F, I, W, B, pair, and a transfer;\n"
                                                                          "a value, or [a,b,…] with one for each stage"},
+    {"--flops", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(flops), "of products, per second, to estimate a model's costs (20G)"},
+    {"--bandwidth", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(bandwidth), "bytes that a rank moves per second, likewise (10G)"},
+    {"--link", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(link), "bytes per second between two ranks, likewise (5G)"},
 
     {"--init", "FILE", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "start from the parameters in a safetensors file"},
     {"--save", "FILE", 0, RUN, KIND_TEXT, PASSED_ON | TRAINING_ONLY, NO_FIELD, "write the parameters there at the end"},
@@ -137,7 +141,9 @@ static const CommandRow commands[] = {
      "  ppc dump gpt2.pp --after=split --stage=1 --pretty\n"
      "  ppc dump gpt2.pp --after=memory --rank=0 --pretty\n"
      "  ppc dump --irdl >pp.irdl.mlir && ppc dump gpt2.pp | mlir-opt-19 --irdl-file=pp.irdl.mlir\n"},
-    {"simulate", "[FILE.pp]", "predicts step time, bubble and memory of a schedule",
+    {"simulate", "[MODEL.pp]", "predicts step time, bubble and memory",
+     "  ppc simulate gpt2.pp --ranks=4 --schedule=zb_h1\n"
+     "  ppc simulate gpt2.pp --cost F=1,I=1,W=1,transfer=0.05\n"
      "  ppc simulate --schedule=zb_h1 --ranks=8 --microbatches=24\n"
      "  ppc simulate --schedule='interleaved_1f1b(2)' --ranks=4 --microbatches=8 --cost F=1,B=2,transfer=0.05 --json\n"
      "  ppc simulate mine.pp --schedule=mine --ranks=2 --microbatches=4 --cost F=[1,1,2,1]\n"},
@@ -356,7 +362,23 @@ static int set_text(Parser *p, const Row *row, const char *value) {
   return STATUS_FINE;
 }
 
+/* "50G": a number and one of k, M, G, T. */
+static int set_rate(Parser *p, const Row *row, const char *value) {
+  static const char suffixes[] = "kMGT";
+  size_t n = strlen(value);
+  const char *suffix = n ? strchr(suffixes, value[n - 1]) : NULL;
+  double rate, factor = 1;
+  for (const char *s = suffixes; suffix && s <= suffix; s++) factor *= 1e3;
+  const char *digits = suffix ? arena_strndup(p->arena, value, n - 1) : value;
+  bool plain = (*digits >= '0' && *digits <= '9') || *digits == '.';
+  if (!plain || !str_to_double(digits, &rate) || !(rate * factor >= 1 && rate * factor <= 1e18))
+    return complain(p, "%s=%s: expected a rate like 50G or 1.5e9", row->name, value);
+  *(double *)field_of(p, row) = rate * factor;
+  return STATUS_FINE;
+}
+
 static int set_cost(Parser *p, const char *value) {
+  p->options->has_costs = true;
   const char *error = costs_parse(p->arena, value, &p->options->costs);
   return error ? complain(p, "--cost=%s: %s", value, error) : STATUS_FINE;
 }
@@ -381,6 +403,7 @@ static int set_value(Parser *p, const Row *row, const char *value) {
   case KIND_TARGET: return set_target(p, value);
   case KIND_COST: return set_cost(p, value);
   case KIND_STEPS: return check_steps(p, row, value);
+  case KIND_RATE: return set_rate(p, row, value);
   }
   bug("an option of kind %d", (int)row->kind);
 }
@@ -496,7 +519,7 @@ static int check_together(const Parser *p) {
 }
 
 static void set_defaults(Options *o) {
-  *o = (Options){.stage = -1, .rank = -1, .stages = -1};
+  *o = (Options){.stage = -1, .rank = -1, .stages = -1, .flops = 20e9, .bandwidth = 10e9, .link = 5e9};
   o->compile = (CompileOptions){.ranks = -1, .microbatch = -1, .microbatches = -1, .steps = -1, .threads = 1};
 }
 

@@ -38,6 +38,8 @@ typedef struct {
   /* simulate, and check of a schedule without a model */
   int64_t stages;            /* -1: the fewest that the schedule takes */
   StatedCosts costs;
+  bool has_costs;            /* --cost was given */
+  double flops, bandwidth, link; /* per second, for estimates */
   /* dump */
   const char *after;         /* null: the last pass */
   int64_t stage, rank;       /* -1: all */

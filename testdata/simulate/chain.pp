@@ -63,10 +63,9 @@ schedule mixed(ranks, stages, microbatches) {
 // LIST: rank 0 6 22 49 69.01% 2 2
 // LIST: rank 1 4 60 11 15.49% 1 1
 // LIST: critical path:
-// LIST-NEXT: 0 1 rank 0 fwd(0, 0) chain.pp:21
-// LIST-NEXT: 1 11 rank 1 fwd(1, 0)
-// LIST: 61 66 rank 0 bwd_input(0, 1)
-// LIST-NEXT: 66 71 rank 0 bwd_weight(0, 1)
+// LIST-NEXT: 0 … 1 rank 0 fwd(0, 0) chain.pp:21
+// LIST-NEXT: 1 … 61 rank 1 fwd(1, 0), 2 more, bwd(1, 1)
+// LIST-NEXT: 61 … 71 rank 0 bwd_input(0, 1), bwd_weight(0, 1)
 
 // F, two blocks, B: 9 when a block costs the sum, 1 + 2 * 1.5 + 2 when it costs 1.5.
 schedule pairs(ranks, stages, microbatches) {

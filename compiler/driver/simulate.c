@@ -1,0 +1,102 @@
+/* The command `simulate`: of a model through its plan, of a schedule alone as a chain of stages. In: the options.
+ * Out: the report. Costs are stated, else estimated. */
+#include "compiler/simulate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "compiler/driver/bare.h"
+#include "compiler/driver/pipeline.h"
+#include "compiler/driver/simulate.h"
+
+typedef struct {
+  Arena *arena;
+  Diag *diag;
+  const Options *options;
+  SimulateView view;
+} Run;
+
+/* --- how it is shown ------------------------------------------------------------------------------------- */
+
+static int terminal_columns(void) {
+  enum { OTHERWISE = 100 };
+  struct winsize size;
+  if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char *columns = getenv("COLUMNS");
+  int n = columns ? atoi(columns) : 0;
+  return n >= 20 && n <= 1000 ? n : OTHERWISE;
+}
+
+static bool wants_color(ColorMode mode) {
+  if (mode != COLOR_AUTO) return mode == COLOR_ALWAYS;
+  const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+  return isatty(STDOUT_FILENO) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
+}
+
+static int show(const Run *c, const Simulation *s) {
+  Str out = {0};
+  if (c->options->json) simulate_report_json(s, &c->view, &out);
+  else simulate_report_text(s, &c->view, &out);
+  fwrite(str_text(&out), 1, out.length, stdout);
+  str_free(&out);
+  return STATUS_FINE;
+}
+
+/* --- of a schedule ---------------------------------------------------------------------------------------- */
+
+static bool check_costs(const Run *c, int n_stages) {
+  const char *error = costs_check_stages(c->arena, &c->options->costs, n_stages);
+  if (error) diag_error(c->diag, (Loc){0}, "%s", error);
+  return !error;
+}
+
+static const Simulation *simulate_bare(Run *c) {
+  Bare b;
+  const StatedCosts *costs = &c->options->costs;
+  if (!bare_read(c->arena, c->diag, c->options, &b) || !check_costs(c, b.job.n_stages)) return NULL;
+  c->view.schedule = b.name;
+  c->view.stated = costs;
+  const char *title = bare_title(c->arena, b.name, &b.job);
+  return simulate_run(c->arena, c->diag, simulate_chain(c->arena, &b.actions, &b.index, &b.job, costs, title));
+}
+
+/* --- of a model ------------------------------------------------------------------------------------------- */
+
+static const PlanCosts *choose_costs(const Run *c, const Plan *plan) {
+  const Options *o = c->options;
+  if (!o->has_costs) return plan_costs_estimated(c->arena, plan, (Machine){o->flops, o->bandwidth, o->link});
+  return check_costs(c, plan->n_stages) ? plan_costs_stated(c->arena, plan, &o->costs) : NULL;
+}
+
+static const Simulation *simulate_model(Run *c) {
+  Pipeline p = {.arena = c->arena, .diag = c->diag};
+  const Simulation *s = NULL;
+  bool fine = pipeline_run(&p, c->options->files.at[0], &c->options->compile, NULL);
+  pipeline_destroy(&p);
+  if (!fine) return NULL;
+  c->view.plan = p.plan;
+  c->view.schedule = c->options->compile.schedule ? c->options->compile.schedule : p.plan->schedule;
+  c->view.costs = choose_costs(c, p.plan);
+  if (!c->view.costs) return NULL;
+  ScheduleJob job = {.n_ranks = p.plan->n_ranks, .n_stages = p.plan->n_stages, .n_microbatches = p.plan->n_microbatches};
+  const char *title = arena_printf(c->arena, "%s: %s", p.plan->model, bare_title(c->arena, c->view.schedule, &job));
+  s = simulate_run(c->arena, c->diag, simulate_plan(c->arena, p.plan, c->view.costs, title));
+  if (!s) bug("the simulator finds a deadlock in a plan that was proved");
+  return s;
+}
+
+/* --- entries ---------------------------------------------------------------------------------------------- */
+
+int simulate_command(Arena *arena, Diag *diag, const Options *options) {
+  Run c = {.arena = arena, .diag = diag, .options = options};
+  c.view.columns = terminal_columns();
+  c.view.color = wants_color(options->color);
+  const Simulation *s = bare_is_wanted(options) ? simulate_bare(&c) : simulate_model(&c);
+  diag_flush(diag);
+  return s ? show(&c, s) : STATUS_INPUT;
+}
+
+int simulate_check_schedule(Arena *arena, Diag *diag, const Options *options) { return simulate_command(arena, diag, options); }
