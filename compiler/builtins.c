@@ -12,6 +12,7 @@
 #define LIST_BUILTIN(name)                                                     \
   static Val list_##name(Eval *e, const BuiltinCall *call)
 LIST_BUILTIN(len);
+LIST_BUILTIN(is_list);
 LIST_BUILTIN(append);
 LIST_BUILTIN(pop_front);
 LIST_BUILTIN(reverse);
@@ -39,6 +40,7 @@ const Builtin builtins[] = {
     {"floor", 1, 1, 1, {"x"}, number_round},
     {"ceil", 1, 1, 1, {"x"}, number_round},
     {"len", 1, 1, 1, {"l"}, list_len},
+    {"is_list", 1, 1, 1, {"x"}, list_is_list},
     {"append", 2, 2, 2, {"l", "x"}, list_append},
     {"pop_front", 1, 1, 1, {"l"}, list_pop_front},
     {"reverse", 1, 1, 1, {"l"}, list_reverse},
@@ -221,6 +223,12 @@ LIST_BUILTIN(len) {
     return val_int((int64_t)strlen(call->v[0].string));
   List *l = want_list(e, call, false);
   return l ? val_int(l->n) : POISON;
+}
+
+LIST_BUILTIN(is_list) {
+  (void)e;
+  if (call->v[0].kind == VAL_POISON) return POISON;
+  return val_bool(call->v[0].kind == VAL_LIST);
 }
 
 LIST_BUILTIN(append) {

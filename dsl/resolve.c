@@ -58,8 +58,8 @@ static void resolve_fn(Resolver *r, const AstFn *fn);
 static const char *const builtin_names[] = {
     // numbers and lists
     "div", "mod", "min", "max", "abs", "exp", "log", "sqrt", "pow", "sin",
-    "cos", "tanh", "erf", "rsqrt", "floor", "ceil", "len", "append",
-    "pop_front", "reverse", "sort", "copy", "ascending", "all", "print",
+    "cos", "tanh", "erf", "rsqrt", "floor", "ceil", "len", "is_list",
+    "append", "pop_front", "reverse", "sort", "copy", "ascending", "all", "print",
     // tensors
     "sum", "mean", "select", "concat", "pad", "transpose", "permute",
     "reshape", "iota", "random", "gather", "cast", "shape", "dtype",

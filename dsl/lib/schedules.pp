@@ -93,8 +93,8 @@ schedule zb_h2(ranks, stages, microbatches) {
 // Breadth first (Lamy-Poirier, arXiv 2211.05953): chunk by chunk all forwards, then all backwards.
 // The gradients of a chunk are complete together; holds everything.
 schedule looped_bfs(ranks, stages, microbatches, chunks = div(stages, ranks)) {
-  require stages == ranks * chunks, "stages must be ranks * chunks";
   require microbatches >= ranks, "there must be at least as many microbatches as ranks";
+  require stages == ranks * chunks, "stages must be ranks * chunks";
   rank r {
     for c in 0..chunks { for i in 0..microbatches { fwd(c * ranks + r, i); } }
     for c in 0..chunks { for i in 0..microbatches { bwd((chunks - 1 - c) * ranks + r, i); } }
@@ -208,8 +208,8 @@ schedule zb_v(ranks, stages, microbatches) {
 // forward and backward of different microbatches run as one, so that the transfers of one hide
 // behind the other's arithmetic; 2 ranks + 1 chunks on every rank.
 schedule dualpipe_v(ranks, stages, microbatches) {
-  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
   require microbatches >= 2 * ranks, "there must be at least 2 * ranks microbatches";
+  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
   let k = stages / (2 * ranks);
   rank r {
     let first = [r * k, (2 * ranks - 1 - r) * k];
@@ -249,8 +249,8 @@ schedule dualpipe_v(ranks, stages, microbatches) {
 // In the block's order each rank then runs what it can at once, without more stashes than the block
 // itself has, and weight halves while it would wait: that shortens the start and the end.
 schedule v_min(ranks, stages, microbatches) {
-  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
   require microbatches >= 2 * ranks, "there must be at least 2 * ranks microbatches";
+  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
   let d = mod(ranks, 3) == 0 ? 2 : 0;  // no two slots of a rank may be equal modulo 6
   let block = [];
   for r in 0..ranks {
@@ -261,8 +261,8 @@ schedule v_min(ranks, stages, microbatches) {
 }
 
 schedule v_half(ranks, stages, microbatches) {
-  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
   require microbatches >= 2 * ranks, "there must be at least 2 * ranks microbatches";
+  require mod(stages, 2 * ranks) == 0, "the stages must be a multiple of 2 * ranks";
   let d = mod(ranks, 2) == 0 ? 3 : 0;
   let block = [];
   for r in 0..ranks {
@@ -285,7 +285,8 @@ fn repeat_block(ranks, microbatches, block, limit) {
 fn run_block(ranks, microbatches, block, limit, early) {
   let order = []; let n = []; let most = []; let start = [];
   for r in 0..ranks {
-    append(order, []); append(n, [0, 0, 0, 0, 0, 0]); append(most, stashes(block[r])); append(start, -1);
+    append(order, []); append(n, [0, 0, 0, 0, 0, 0]); append(start, -1);
+    append(most, stashes_of_block(block[r]));
   }
   // The next microbatch of this kind: do its inputs exist, and is there room?
   fn can_run(r, kind, t) {
@@ -297,7 +298,8 @@ fn run_block(ranks, microbatches, block, limit, early) {
     if from >= 0 and from < ranks and n[from][kind] == i { return false; }
     if kind >= 2 { return true; }
     if kind == 0 and not early and t < block[r][0] + 6 * i { return false; }
-    return done[kind] - done[5 - kind] < most[r][kind] and done[0] + done[1] - done[4] - done[5] < limit;
+    let held = done[0] + done[1] - done[4] - done[5];
+    return held < limit and done[kind] - done[5 - kind] < most[r][kind];
   }
   fn choose(r, t) {
     let best = -1; let slot = 0;
@@ -328,7 +330,7 @@ fn run_block(ranks, microbatches, block, limit, early) {
 
 // How many stashes of each chunk the repeated block of a rank has at most: one lives from its
 // forward to its weight half, in the first free slot behind the input half.
-fn stashes(slots) {
+fn stashes_of_block(slots) {
   let used = [false, false, false, false, false, false];
   for s in slots { used[mod(s, 6)] = true; }
   fn first_free(s) {
@@ -347,7 +349,158 @@ fn run_v(r, ranks, stages, order) {
   for kind in order {
     let i = n[kind]; n[kind] += 1;
     if kind == 0 { forward(down, k, i); } else if kind == 1 { forward(up, k, i); }
-    else if kind == 2 { backward_input(up, k, i); } else if kind == 3 { backward_input(down, k, i); }
-    else if kind == 4 { backward_weight(up, k, i); } else { backward_weight(down, k, i); }
+    else if kind == 2 { backward_input(up, k, i); }
+    else if kind == 3 { backward_input(down, k, i); }
+    else if kind == 4 { backward_weight(up, k, i); }
+    else { backward_weight(down, k, i); }
   }
+}
+
+// --- from costs and a memory limit ---------------------------------------------------------------
+
+// Searches for the order that suits the costs of a model (after Qi et al., arXiv 2401.10241,
+// section 3): F, I, W of one stage and `transfer` of one hop, each a number or a list per stage, in
+// any unit of time. No rank holds more than `memory` (a number, or a list per rank): a forward adds
+// `stash`, of which `weight_stash` stays from the input half to the weight half (numbers or lists
+// per stage). Never slower than zb_h1 or zb_h2 where those fit.
+schedule greedy(ranks, stages, microbatches, F = 1, I = 1, W = 1, transfer = 0, memory = stages,
+                stash = 1, weight_stash = stash) {
+  require mod(stages, ranks) == 0, "the stages must be a multiple of the ranks";
+  let k = stages / ranks;
+  fn suits(x, n) { return not is_list(x) or len(x) == n; }
+  require suits(F, stages) and suits(I, stages) and suits(W, stages),
+    "a list of costs must have one for each stage";
+  require suits(stash, stages) and suits(weight_stash, stages),
+    "a list of stashes must have one for each stage";
+  require suits(memory, ranks), "a list of limits must have one for each rank";
+  fn of_ranks(x) {
+    let sums = [];
+    for r in 0..ranks {
+      let sum = 0.0;
+      for s in r * k..(r + 1) * k { sum += is_list(x) ? x[s] : x; }
+      append(sums, sum);
+    }
+    return sums;
+  }
+  let stashes = of_ranks(stash); let weights = of_ranks(weight_stash);
+  let costs = [of_ranks(F), of_ranks(I), of_ranks(W)];
+  let room = []; let grow = [[], [], []];  // what F, I and W of each rank add to what it holds
+  for r in 0..ranks {
+    append(room, is_list(memory) ? memory[r] : memory);
+    append(grow[0], max(stashes[r], weights[r]));
+    append(grow[1], weights[r] - grow[0][r]);
+    append(grow[2], -weights[r]);
+    require room[r] >= grow[0][r], "the memory must hold a microbatch on each rank";
+  }
+  let best = []; let best_span = infinity;
+  for ahead in [greedy_line(ranks, 1, grow[0], room), greedy_line(ranks, 2, grow[0], room),
+                greedy_fill(ranks, costs, transfer, grow[0], room, false),
+                greedy_fill(ranks, costs, transfer, grow[0], room, true)] {
+    for gaps in 0..3 {
+      let order, span = greedy_order(ranks, microbatches, costs, transfer, grow, room, ahead, gaps);
+      if span < best_span { best = order; best_span = span; }
+    }
+  }
+  rank r {
+    let n = [0, 0, 0];
+    for kind in best[r] {
+      let i = n[kind]; n[kind] += 1;
+      if kind == 0 { forward(r * k, k, i); }
+      else if kind == 1 { backward_input(r * k, k, i); } else { backward_weight(r * k, k, i); }
+    }
+  }
+}
+
+// How many forwards each rank runs ahead of its first pair: `steps` more than the next rank, as far
+// as there is room.
+fn greedy_line(ranks, steps, stash, room) {
+  let ahead = [];
+  for r in 0..ranks {
+    let fits = steps * (ranks - 1 - r);
+    while (fits + 1) * stash[r] > room[r] + 1e-9 { fits -= 1; }
+    append(ahead, r == 0 ? fits : min(fits, ahead[r - 1]));
+  }
+  return ahead;
+}
+
+// The same from the costs: as many as end before the first input half can start (with `over`, the
+// last may end behind that), on each rank fewer than on the one above it.
+fn greedy_fill(ranks, costs, transfer, stash, room, over) {
+  let first = [];  // when each rank has run its first forward
+  for r in 0..ranks { append(first, (r == 0 ? 0 : first[r - 1] + transfer) + costs[0][r]); }
+  let counts = []; let back = first[ranks - 1] - transfer;  // when the first input half can start
+  for r in reverse(0..ranks) {
+    let n = 0; let t = first[r]; back += transfer;
+    while (n + 2) * stash[r] <= room[r] + 1e-9 and (over ? t < back : t + costs[0][r] <= back) {
+      n += 1; t += costs[0][r];
+    }
+    append(counts, n);
+    back = max(t, back) + costs[1][r];
+  }
+  let ahead = reverse(counts);
+  for r in 1..ranks { ahead[r] = max(0, min(ahead[r], ahead[r - 1] - 1)); }
+  return ahead;
+}
+
+// Rounds of at most one forward on each rank from the first down, then one input half from the last
+// up. A weight half runs before one of them when memory is short; with `gaps` also where it fits
+// before the input arrives, and longer than that when the gap would make this rank the idlest (1)
+// or always (2). Without gaps: as soon as more wait than the rank has forwards less than rank 0.
+// Gives the order of each rank, 0 forward, 1 input half, 2 weight half, and the time of the step.
+fn greedy_order(ranks, microbatches, costs, transfer, grow, room, ahead, gaps) {
+  let order = []; let n = []; let end = []; let start = [];
+  let now = []; let held = []; let idle = [];
+  for r in 0..ranks {
+    append(order, []); append(n, [0, 0, 0]); append(end, [[], [], []]);
+    append(start, 0.0); append(now, 0.0); append(held, 0.0); append(idle, 0.0);
+  }
+  let idlest = 0.0;
+  fn arrival(r, kind) {
+    let from = kind == 0 ? r - 1 : r + 1;
+    return kind == 2 or from < 0 or from == ranks ? 0.0 : end[from][kind][n[r][kind]] + transfer;
+  }
+  fn run(r, kind) {
+    let begin = max(now[r], arrival(r, kind));
+    if len(order[r]) == 0 { start[r] = begin; } else { idle[r] += begin - now[r]; }
+    idlest = max(idlest, idle[r]);
+    now[r] = begin + costs[kind][r];
+    held[r] += grow[kind][r];
+    append(order[r], kind); append(end[r][kind], now[r]); n[r][kind] += 1;
+  }
+  fn waiting(r) { return n[r][1] - n[r][2]; }
+  fn prepare(r, kind) {
+    while waiting(r) > 0 and held[r] + grow[kind][r] > room[r] + 1e-9 { run(r, 2); }
+    if gaps > 0 {
+      let at = arrival(r, kind);
+      while waiting(r) > 0 and now[r] + costs[2][r] <= at + 1e-9 { run(r, 2); }
+      let gap = at - now[r];
+      if waiting(r) > 0 and gap > 1e-9 and (gaps == 2 or idle[r] + gap > idlest) { run(r, 2); }
+    }
+  }
+  fn forwards() {
+    let takes = [];  // from the last rank up: there is room, and the next rank takes one
+    for r in reverse(0..ranks) {
+      let fits = held[r] + grow[0][r] + waiting(r) * grow[2][r] <= room[r] + 1e-9;
+      append(takes, n[r][0] < microbatches and fits and (r == ranks - 1 or takes[ranks - 2 - r]));
+    }
+    takes = reverse(takes);
+    for r in 0..ranks {
+      if takes[r] and (r == 0 or n[r][0] < n[r - 1][0]) { prepare(r, 0); run(r, 0); }
+    }
+  }
+  for r in 0..ranks { for i in 0..min(microbatches, 1 + ahead[r]) { run(r, 0); } }
+  for i in 0..microbatches {
+    if i > 0 { forwards(); }
+    for r in reverse(0..ranks) {
+      prepare(r, 1);
+      run(r, 1);
+      if gaps == 0 and waiting(r) > ahead[0] - ahead[r] { run(r, 2); }
+    }
+  }
+  let span = 0.0;
+  for r in 0..ranks {
+    while waiting(r) > 0 { run(r, 2); }
+    span = max(span, now[r] - start[r]);
+  }
+  return order, span;
 }

@@ -23,6 +23,7 @@ fn nested() {
   let grid = [[1, 2], [3, 4]];
   grid[1][0] = 9;
   require grid[1][0] == 9 and grid[0][1] == 2, "nested";
+  require is_list(grid[0]) and not is_list(grid[0][1]) and not is_list("ab"), "is_list";
 }
 
 fn ranges() {
