@@ -18,6 +18,7 @@ typedef struct {
   int *first;           /* [n_ranks + 1] each rank's first action */
   double *start, *end;
   bool *done;
+  int *order, n_done;   /* place of each action in the order in which they were run */
   int *cause;           /* what an action started after: an action of its rank or a maker, -1: nothing */
   int *next, *member, *need; /* [n_ranks] next action; member of its block and its need that are looked at */
   double *clock;
@@ -75,6 +76,7 @@ static bool is_pair(const Run *run, int begin, int end, double *out_cost) {
 
 static void finish_action(Run *run, int action) {
   run->done[action] = true;
+  run->order[action] = run->n_done++;
   for (int w = run->waiting[action]; w; w = run->also_waiting[w - 1]) run->ready[run->n_ready++] = w - 1;
 }
 
@@ -113,6 +115,7 @@ static Run start(Arena *arena, Diag *diag, const SimulateJob *job) {
   run.start = arena_alloc_array(arena, n, sizeof *run.start);
   run.end = arena_alloc_array(arena, n, sizeof *run.end);
   run.done = arena_alloc_array(arena, n, sizeof *run.done);
+  run.order = arena_alloc_array(arena, n, sizeof *run.order);
   run.cause = arena_alloc_array(arena, n, sizeof *run.cause);
   run.next = arena_alloc_array(arena, ranks, sizeof *run.next);
   run.member = arena_alloc_array(arena, ranks, sizeof *run.member);
@@ -322,6 +325,7 @@ static Simulation *conclude(const Run *run) {
   t->bubble_rate = t->step_time > 0 ? t->bubble / t->step_time : 0;
   t->memory = memory;
   s->ranks = ranks;
+  s->order = run->order;
   trace_path(run, s);
   t->tasks = list_tasks(run, s);
   list_transfers(run, t);

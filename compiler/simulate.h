@@ -52,12 +52,18 @@ typedef struct {
 typedef struct {
   Timeline timeline;             /* its tasks are the actions, in the same order */
   const SimulateRank *ranks;
+  const int *order;              /* [n_tasks] a place for each in one order in which all could run */
   int n_path;
   const int *path;               /* tasks of the critical path, from the first to the last that ends */
 } Simulation;
 
 /* Null after a deadlock, which is reported with its cycle. */
 Simulation *simulate_run(Arena *arena, Diag *diag, const SimulateJob *job);
+
+/* Verifies that the simulation's order is a witness of progress in the strictest transport: a rank issues its
+ * sends and receives one at a time in one order common to all, each completes only when both its ends are
+ * issued, and still nothing waits for ever. Returns the number of transfers, -1 when it is no such witness. */
+int simulate_prove(Arena *arena, const SimulateJob *job, const Simulation *s);
 
 /* The job of a checked schedule whose stages form a chain, with stated costs. */
 SimulateJob *simulate_chain(Arena *arena, const ScheduledActions *list, const ScheduleIndex *index,
@@ -95,11 +101,14 @@ typedef struct {
   const StatedCosts *stated;     /* without a model */
   const Plan *plan;              /* null: no model */
   const PlanCosts *costs;        /* of the plan */
+  const char *verdict;           /* "proved", null: it was not asked */
   int columns;                   /* of the chart */
   bool color;
 } SimulateView;
 
 void simulate_report_json(const Simulation *s, const SimulateView *view, Str *out);
 void simulate_report_text(const Simulation *s, const SimulateView *view, Str *out);
+/* What `ppc check` prints of a schedule without a model. */
+void simulate_report_check(const Simulation *s, const SimulateView *view, int n_transfers, Str *out);
 
 #endif

@@ -106,6 +106,30 @@ static void try_deadlock(void) {
   str_free(&text);
 }
 
+/* What the proof takes, and that it sees an order that is none. */
+static void try_proof(void) {
+  const int first_need[] = {0, 0, 0, 1, 1, 1, 1};
+  const SimulateNeed needs[] = {{5, 1}};
+  SimulateJob job = {.n_ranks = 2, .n = COUNT(block), .actions = block, .first_need = first_need, .needs = needs, .routes = routes};
+  Simulation *s = simulate_run(arena, diag, &job);
+  result(simulate_prove(arena, &job, s) == 1, "the order of a simulation is a proof");
+  int order[COUNT(block)];
+  const int wrong[][COUNT(block)] = {
+      {1, 0, 2, 3, 4, 5},   /* rank 0 turns two round */
+      {0, 1, 2, 3, 4, 4},   /* two in one place */
+      {0, 1, 3, 4, 5, 2},   /* the block has begun when what it needs is made */
+      {0, 1, 2, 3, 4, 6},
+  };
+  for (int i = 0; i < COUNT(wrong); i++) {
+    memcpy(order, wrong[i], sizeof order);
+    s->order = order;
+    result(simulate_prove(arena, &job, s) < 0, "another order is none");
+  }
+  const int right[COUNT(block)] = {0, 2, 3, 4, 5, 1};
+  s->order = right;
+  result(simulate_prove(arena, &job, s) == 1, "but for one that could be");
+}
+
 static void try_nothing(void) {
   const int first_need[] = {0};
   Simulation *s = run(2, 0, NULL, first_need, NULL, routes, NULL);
@@ -119,6 +143,7 @@ int main(void) {
   try_room();
   try_block();
   try_deadlock();
+  try_proof();
   try_nothing();
   diag_destroy(diag);
   arena_destroy(arena);

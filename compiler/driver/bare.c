@@ -4,6 +4,7 @@
 #include "compiler/driver/bare.h"
 
 #include "compiler/ir/ir.h"
+#include "compiler/schedule_csv.h"
 #include "dsl/load.h"
 
 /* As many actions as a schedule may have. */
@@ -21,15 +22,19 @@ bool bare_is_wanted(const Options *o) {
   return wanted;
 }
 
+/* The checks need room for each. */
+static bool check_size(Diag *diag, const ScheduleJob *job) {
+  if ((int64_t)job->n_stages * job->n_microbatches <= MAX_ACTIONS) return true;
+  diag_error(diag, job->schedule, "%d stages of %d microbatches are more actions than %d", job->n_stages,
+             job->n_microbatches, MAX_ACTIONS);
+  return false;
+}
+
 /* Runs and checks the schedule for this many stages. */
 static bool try_stages(Arena *arena, Diag *diag, Program *program, int stages, Bare *out) {
   ScheduleJob *job = &out->job;
   job->n_stages = stages;
-  if ((int64_t)stages * job->n_microbatches > MAX_ACTIONS) {
-    diag_error(diag, job->schedule, "%d stages of %d microbatches are more actions than %d", stages,
-               job->n_microbatches, MAX_ACTIONS);
-    return false;
-  }
+  if (!check_size(diag, job)) return false;
   out->actions = (ScheduledActions){0};
   return program_run_schedule(program, job->n_ranks, stages, job->n_microbatches, &out->actions) &&
          schedule_check(diag, arena, &out->actions, job, &out->index);
@@ -50,8 +55,16 @@ static bool find_stages(Arena *arena, Diag *diag, Program *program, Bare *out) {
   return false;
 }
 
-bool bare_read(Arena *arena, Diag *diag, const Options *o, Bare *out) {
-  *out = (Bare){.name = o->compile.schedule};
+static bool evaluate(Arena *arena, Diag *diag, const Options *o, const DslProgram *text, Ir *ir, Bare *out) {
+  Program *program = elaborate_schedule(ir, text, &o->compile);
+  if (!program) return false;
+  out->job = (ScheduleJob){.n_ranks = (int)o->compile.ranks, .n_microbatches = (int)o->compile.microbatches,
+                           .schedule = program_schedule_loc(program), .ranks = program_ranks_loc(program), .bare = true};
+  if (o->stages > 0) return try_stages(arena, diag, program, (int)o->stages, out);
+  return find_stages(arena, diag, program, out);
+}
+
+static bool read_program(Arena *arena, Diag *diag, const Options *o, Bare *out) {
   if (o->compile.ranks < 0 || o->compile.microbatches < 0) {
     diag_error(diag, (Loc){0}, "a schedule without a model needs --ranks=N and --microbatches=N");
     return false;
@@ -59,14 +72,42 @@ bool bare_read(Arena *arena, Diag *diag, const Options *o, Bare *out) {
   const DslProgram *text = dsl_load_schedules(arena, diag, o->files.n ? o->files.at[0] : NULL);
   if (!text) return false;
   Ir *ir = ir_create(arena, diag);
-  Program *program = elaborate_schedule(ir, text, &o->compile);
-  bool fine = program;
-  if (program) {
-    out->job = (ScheduleJob){.n_ranks = (int)o->compile.ranks, .n_microbatches = (int)o->compile.microbatches,
-                             .schedule = program_schedule_loc(program), .ranks = program_ranks_loc(program), .bare = true};
-    fine = o->stages > 0 ? try_stages(arena, diag, program, (int)o->stages, out) : find_stages(arena, diag, program, out);
-  }
+  bool fine = evaluate(arena, diag, o, text, ir, out);
   ir_destroy(ir);
+  return fine;
+}
+
+/* A table says itself how many there are of everything; the options can only ask for just that. */
+static bool read_table(Arena *arena, Diag *diag, const Options *o, Bare *out) {
+  if (o->files.n) {
+    diag_error(diag, (Loc){0}, "a table of actions stands alone, but '%s' is no model", o->files.at[0]);
+    return false;
+  }
+  const ScheduleCsv *csv = schedule_csv_read(diag, arena, o->compile.schedule);
+  if (!csv) return false;
+  Loc top = {csv->source, 1, 1};
+  ScheduleJob *job = &out->job;
+  out->actions = csv->actions;
+  *job = (ScheduleJob){.n_ranks = csv->n_ranks, .schedule = top, .ranks = top, .bare = true};
+  for (int i = 0; i < csv->actions.n; i++) {
+    const ScheduledAction *a = &csv->actions.at[i];
+    if (a->stage >= job->n_stages) job->n_stages = a->stage + 1;
+    if (a->microbatch >= job->n_microbatches) job->n_microbatches = a->microbatch + 1;
+  }
+  if (o->stages > 0) job->n_stages = (int)o->stages;
+  if (o->compile.microbatches > 0) job->n_microbatches = (int)o->compile.microbatches;
+  if (o->compile.ranks > 0 && o->compile.ranks != csv->n_ranks) {
+    diag_error(diag, top, "this schedule has %d row%s, one per rank, but --ranks=%lld", csv->n_ranks,
+               csv->n_ranks == 1 ? "" : "s", (long long)o->compile.ranks);
+    return false;
+  }
+  return check_size(diag, job) && schedule_check(diag, arena, &out->actions, job, &out->index);
+}
+
+bool bare_read(Arena *arena, Diag *diag, const Options *o, Bare *out) {
+  *out = (Bare){.name = o->compile.schedule};
+  bool table = schedule_is_csv(o->compile.schedule);
+  bool fine = table ? read_table(arena, diag, o, out) : read_program(arena, diag, o, out);
   return fine && diag_error_count(diag) == 0;
 }
 

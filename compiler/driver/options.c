@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "compiler/schedule_csv.h"
+
 #define PPC_VERSION "0.1"
 
 /* --- the tables ------------------------------------------------------------------------------------ */
@@ -128,7 +130,8 @@ static const CommandRow commands[] = {
     {"check", "MODEL.pp", "checks types, schedule, progress and memory, and prints a report",
      "  ppc check gpt2.pp\n"
      "  ppc check gpt2.pp --ranks=4 --schedule='interleaved_1f1b(2)' --microbatches=16\n"
-     "  ppc check gpt2.pp -D width=768 --json\n"},
+     "  ppc check gpt2.pp -D width=768 --json\n"
+     "  ppc check mine.pp --schedule=mine --ranks=4 --microbatches=8\n"},
     {"compile", "MODEL.pp -o DIR", "emits one C program per rank into DIR, which builds with make",
      "  ppc compile gpt2.pp -o out && make -C out && out/launch.sh\n"
      "  ppc compile gpt2.pp -o out --ranks=4 -D layers=8\n"
@@ -484,6 +487,7 @@ static int parse_arguments(Parser *p, int argc, char **argv) {
 /* A schedule without a model. */
 static int check_bare(const Parser *p) {
   const Options *o = p->options;
+  if (schedule_is_csv(o->compile.schedule)) return STATUS_FINE; /* it says both */
   if (o->compile.ranks < 0 || o->compile.microbatches < 0)
     return complain(p, "a schedule without a model needs --ranks=N and --microbatches=N");
   return STATUS_FINE;

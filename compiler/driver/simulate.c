@@ -53,14 +53,19 @@ static bool check_costs(const Run *c, int n_stages) {
   return !error;
 }
 
-static const Simulation *simulate_bare(Run *c) {
+/* Null after errors. */
+static const SimulateJob *read_schedule(Run *c) {
   Bare b;
   const StatedCosts *costs = &c->options->costs;
   if (!bare_read(c->arena, c->diag, c->options, &b) || !check_costs(c, b.job.n_stages)) return NULL;
   c->view.schedule = b.name;
   c->view.stated = costs;
-  const char *title = bare_title(c->arena, b.name, &b.job);
-  return simulate_run(c->arena, c->diag, simulate_chain(c->arena, &b.actions, &b.index, &b.job, costs, title));
+  return simulate_chain(c->arena, &b.actions, &b.index, &b.job, costs, bare_title(c->arena, b.name, &b.job));
+}
+
+static const Simulation *simulate_schedule(Run *c) {
+  const SimulateJob *job = read_schedule(c);
+  return job ? simulate_run(c->arena, c->diag, job) : NULL;
 }
 
 /* --- of a model ------------------------------------------------------------------------------------------- */
@@ -94,9 +99,23 @@ int simulate_command(Arena *arena, Diag *diag, const Options *options) {
   Run c = {.arena = arena, .diag = diag, .options = options};
   c.view.columns = terminal_columns();
   c.view.color = wants_color(options->color);
-  const Simulation *s = bare_is_wanted(options) ? simulate_bare(&c) : simulate_model(&c);
+  const Simulation *s = bare_is_wanted(options) ? simulate_schedule(&c) : simulate_model(&c);
   diag_flush(diag);
   return s ? show(&c, s) : STATUS_INPUT;
 }
 
-int simulate_check_schedule(Arena *arena, Diag *diag, const Options *options) { return simulate_command(arena, diag, options); }
+int simulate_check_schedule(Arena *arena, Diag *diag, const Options *options) {
+  Run c = {.arena = arena, .diag = diag, .options = options, .view = {.verdict = "proved"}};
+  const SimulateJob *job = read_schedule(&c);
+  const Simulation *s = job ? simulate_run(arena, diag, job) : NULL;
+  int n_transfers = s ? simulate_prove(arena, job, s) : 0;
+  diag_flush(diag);
+  if (!s) return STATUS_INPUT;
+  if (n_transfers < 0) bug("the simulator's order is no proof of progress");
+  Str out = {0};
+  if (options->json) simulate_report_json(s, &c.view, &out);
+  else simulate_report_check(s, &c.view, n_transfers, &out);
+  fwrite(str_text(&out), 1, out.length, stdout);
+  str_free(&out);
+  return STATUS_FINE;
+}
