@@ -28,8 +28,12 @@ static Loc batch_loc(const Program *p) {
 static bool check_range(Eval *e, const BuiltinCall *call, int64_t v, int i,
                         const char *what, int64_t n, Loc declared) {
   if (v >= 0 && v < n) return true;
-  eval_error(e, call->at[i], "%s %lld is out of range: there are %lld, from 0",
-             what, (long long)v, (long long)n);
+  const char *stage =
+      i == 0 ? ""
+             : eval_printf(e, "stage %lld, ", (long long)call->v[0].int_value);
+  eval_error(e, call->at[i],
+             "%s %lld is out of range: there are %lld, from 0 (%son rank %d)",
+             what, (long long)v, (long long)n, stage, e->schedule_run.rank);
   if (declared.line)
     eval_note(e, declared, "%lld %s%s here", (long long)n, what,
               n == 1   ? ""
@@ -75,8 +79,9 @@ BUILTIN(action) {
   }
   ScheduledActions *out = e->schedule_run.out;
   if (out->n >= MAX_ACTIONS)
-    return eval_fatal(e, call->loc, "this schedule has more than %d actions",
-                      MAX_ACTIONS),
+    return eval_fatal(e, call->loc,
+                      "this schedule has more than %d actions (on rank %d)",
+                      MAX_ACTIONS, e->schedule_run.rank),
            POISON;
   VEC_PUSH(e->arena, out,
            ((ScheduledAction){.rank = e->schedule_run.rank,

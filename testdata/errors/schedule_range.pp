@@ -33,6 +33,6 @@ train {
   steps     1;
 }
 
-// CHECK: schedule_range.pp:8:43: error: microbatch 2 is out of range: there are 2, from 0
+// CHECK: schedule_range.pp:8:43: error: microbatch 2 is out of range: there are 2, from 0 (stage 0, on rank 0)
 // CHECK: schedule_range.pp:27:3: note: 2 microbatches here
 // CHECK: schedule_range.pp:31:13: note: in the call of 'mine' here
