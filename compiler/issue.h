@@ -27,7 +27,7 @@ void issue_await(Arena *arena, Issues *list, int64_t position, pp_transfer_op op
 /* Waits for a send so that the receive posted at that position may overwrite its bytes. */
 void issue_await_before_post(Arena *arena, Issues *list, int64_t position, int transfer, int receive);
 /* Sorts, and writes the `ops` of a pp.rank. */
-void issue_write(Ir *ir, Arena *arena, Op rank, Issues *list);
+void issue_write(Ir *ir, Op rank, Issues *list);
 /* The position behind a rank's last action. */
 static inline int64_t issue_end(const TaskRank *rank) { return 2 * (int64_t)rank->n_actions - 1; }
 

@@ -526,7 +526,7 @@ static void plan_rank(Memory *m, int r) {
   Issues issues = {0};
   post_all(m, &issues);
   await_sends(m, &issues);
-  issue_write(m->ir, m->arena, m->rank->op, &issues);
+  issue_write(m->ir, m->rank->op, &issues);
   write_items(m);
   int64_t instant = write_live(m);
   write_bytes(m, arena_bytes, window_bytes, class_bytes, instant);

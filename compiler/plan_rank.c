@@ -30,8 +30,14 @@ typedef struct {
 typedef struct {
   Plan *plan;
   const Tasks *t;
-  Arena *arena, *tmp;
-  Index *index;           /* [n_ranks] */
+  Arena *arena;
+  PlanTransfer *transfers;
+  /* of the present rank; `tmp` is reset behind it */
+  Arena *tmp;
+  Index index;
+  uint64_t *row;          /* offsets of an action's arguments */
+  Loc line;               /* the last one that was named, and its name */
+  const char *line_name;
 } Build;
 
 /* --- items --------------------------------------------------------------------------------------------- */
@@ -59,7 +65,8 @@ static void enter_item(const Tasks *t, Index *x, int64_t i) {
 
 static void index_rank(Build *b, int r) {
   const Tasks *t = b->t;
-  Index *x = &b->index[r];
+  Index *x = &b->index;
+  *x = (Index){0};
   size_t columns = (size_t)t->n_microbatches + 1;
   x->items = op_ints(b->tmp, t->ranks[r].op, "items", &x->n);
   x->n /= ITEM_NUMBERS;
@@ -116,7 +123,7 @@ static Where where_is_vector(const Index *x, PlanPlace place, int output) {
 
 /* Where a crossing value lies on a rank that has an item for it. */
 static Where where_is_value(const Build *b, int r, int value, int microbatch) {
-  const Index *x = &b->index[r];
+  const Index *x = &b->index;
   int root = tasks_root(b->t, r, value);
   const TaskValue *v = &b->t->values[root];
   int64_t columns = b->t->n_microbatches + 1;
@@ -134,7 +141,7 @@ static Where where_is_value(const Build *b, int r, int value, int microbatch) {
 /* --- actions ------------------------------------------------------------------------------------------- */
 
 static Where where_is_argument(const Build *b, int r, int action, const PlanTask *task, const PlanArgument *a) {
-  const Index *x = &b->index[r];
+  const Index *x = &b->index;
   int microbatch = (int)b->t->ranks[r].actions[3 * (int64_t)action + 2];
   switch (a->kind) {
   case PLAN_ARG_VALUE: return where_is_value(b, r, a->value, microbatch);
@@ -159,8 +166,14 @@ typedef struct {
   size_t n_slots, n;
 } Rows;
 
+static size_t row_hash(const uint64_t *row, int n) {
+  uint64_t h = (uint64_t)n;
+  for (int k = 0; k < n; k++) h = (h ^ row[k]) * UINT64_C(0x9e3779b97f4a7c15), h ^= h >> 32;
+  return (size_t)h;
+}
+
 static void rows_put(Rows *rows, const uint64_t *row, int n) {
-  size_t i = str_hash((const char *)row, (size_t)n * sizeof *row) & (rows->n_slots - 1);
+  size_t i = row_hash(row, n) & (rows->n_slots - 1);
   while (rows->slots[i]) i = (i + 1) & (rows->n_slots - 1);
   rows->slots[i] = row;
   rows->sizes[i] = n;
@@ -177,7 +190,7 @@ static void rows_grow(Rows *rows, Arena *tmp) {
 
 static const uint64_t *share_row(Build *b, Rows *rows, const uint64_t *row, int n) {
   if (2 * rows->n >= rows->n_slots) rows_grow(rows, b->tmp);
-  size_t i = str_hash((const char *)row, (size_t)n * sizeof *row) & (rows->n_slots - 1);
+  size_t i = row_hash(row, n) & (rows->n_slots - 1);
   for (; rows->slots[i]; i = (i + 1) & (rows->n_slots - 1))
     if (rows->sizes[i] == n && !memcmp(rows->slots[i], row, (size_t)n * sizeof *row)) return rows->slots[i];
   uint64_t *copy = arena_alloc_array(b->arena, (size_t)n, sizeof *copy);
@@ -198,6 +211,14 @@ static bool is_first_call(const Task *task, bool *seen) {
   return first;
 }
 
+/* Actions next to each other often come from one line. */
+static const char *line_name(Build *b, Loc loc) {
+  bool same = b->line_name && loc.file == b->line.file && loc.line == b->line.line;
+  if (!same) b->line_name = diag_loc_name(ir_diag(b->t->ir), loc);
+  b->line = loc;
+  return b->line_name;
+}
+
 static void build_action(Build *b, int r, int i, PlanAction *action, Rows *rows, bool *seen) {
   const TaskRank *rank = &b->t->ranks[r];
   const int64_t *numbers = &rank->actions[3 * (int64_t)i];
@@ -207,8 +228,8 @@ static void build_action(Build *b, int r, int i, PlanAction *action, Rows *rows,
   action->microbatch = (int)numbers[2];
   action->overlap = rank->overlaps ? (int)rank->overlaps[i] : -1;
   action->first = is_first_call(&b->t->tasks[index], seen);
-  action->line = diag_loc_name(ir_diag(b->t->ir), rank->lines[i]);
-  uint64_t *row = arena_alloc_array(b->tmp, (size_t)task->n_arguments, sizeof *row);
+  action->line = line_name(b, rank->lines[i]);
+  uint64_t *row = b->row;
   for (int k = 0; k < task->n_arguments; k++) {
     row[k] = encode(where_is_argument(b, r, i, task, &task->arguments[k]));
     if (row[k] == PLAN_NOWHERE) bug("%s on rank %d: '%s' has no place", task->name, r, task->arguments[k].name);
@@ -216,11 +237,24 @@ static void build_action(Build *b, int r, int i, PlanAction *action, Rows *rows,
   action->offsets = share_row(b, rows, row, task->n_arguments);
 }
 
+/* A transfer's place at the end that posts `op`. */
+static void place_transfer(Build *b, int r, pp_transfer_op op, PlanTransfer *x) {
+  if (op != PP_POST_SEND && op != PP_POST_RECEIVE) return;
+  Where w = where_is_value(b, r, x->value, x->microbatch);
+  if (w.offset == PLAN_NOWHERE || (op == PP_POST_SEND && w.space != PP_WINDOW))
+    bug("transfer of %s has no place", b->t->values[x->value].name);
+  if (op == PP_POST_SEND) x->send_offset = w.offset;
+  else x->receive_offset = w.offset, x->receive_space = w.space;
+}
+
 static void build_operations(Build *b, int r, PlanAction *actions, int n_actions) {
   int64_t n = 0, next = 0;
   const int64_t *ops = op_ints(b->tmp, b->t->ranks[r].op, "ops", &n);
   PlanTransferOp *all = arena_alloc_array(b->arena, (size_t)(n / 3), sizeof *all);
-  for (int64_t i = 0; i < n / 3; i++) all[i] = (PlanTransferOp){(pp_transfer_op)ops[3 * i + 1], (int)ops[3 * i + 2]};
+  for (int64_t i = 0; i < n / 3; i++) {
+    all[i] = (PlanTransferOp){(pp_transfer_op)ops[3 * i + 1], (int)ops[3 * i + 2]};
+    place_transfer(b, r, all[i].op, &b->transfers[all[i].transfer]);
+  }
   for (int i = 0; i < n_actions; i++) {
     actions[i].before = &all[next];
     for (; next < n / 3 && ops[3 * next] == 2 * (int64_t)i; next++) actions[i].n_before++;
@@ -233,7 +267,7 @@ static void build_operations(Build *b, int r, PlanAction *actions, int n_actions
 /* --- what a rank holds --------------------------------------------------------------------------------- */
 
 static void build_held(Build *b, int r, PlanRank *rank) {
-  const Index *x = &b->index[r];
+  const Index *x = &b->index;
   VEC(PlanHeld) held = {0};
   for (int p = 0; p < b->t->n_parameters; p++) {
     const TaskParameter *parameter = &b->t->parameters[p];
@@ -270,7 +304,7 @@ static void build_bytes(Build *b, int r, PlanRank *rank) {
 }
 
 static void build_rank(Build *b, int r, PlanRank *rank) {
-  const Index *x = &b->index[r];
+  const Index *x = &b->index;
   const TaskRank *from = &b->t->ranks[r];
   rank->rank = r;
   rank->n_actions = from->n_actions;
@@ -292,36 +326,39 @@ static void build_rank(Build *b, int r, PlanRank *rank) {
   rank->output_slots = slots;
 }
 
+/* Places come with the ranks. */
 static void build_transfers(Build *b) {
   int n = 0;
   const Transfer *from = transfers_read(b->t, b->tmp, &n);
-  PlanTransfer *all = arena_alloc_array(b->arena, (size_t)n, sizeof *all);
+  b->transfers = arena_alloc_array(b->arena, (size_t)n, sizeof *b->transfers);
   for (int i = 0; i < n; i++) {
     const Transfer *x = &from[i];
-    Where send = where_is_value(b, x->from, x->value, x->microbatch);
-    Where receive = where_is_value(b, x->to, x->value, x->microbatch);
-    if (send.offset == PLAN_NOWHERE || receive.offset == PLAN_NOWHERE || send.space != PP_WINDOW)
-      bug("transfer of %s has no place", b->t->values[x->value].name);
-    all[i] = (PlanTransfer){.value = x->value, .microbatch = x->microbatch, .from = x->from, .to = x->to,
-                            .size_bytes = b->t->values[x->value].bytes, .send_offset = send.offset,
-                            .receive_offset = receive.offset, .receive_space = receive.space,
-                            .sent_as = tasks_root(b->t, x->from, x->value)};
+    b->transfers[i] = (PlanTransfer){.value = x->value, .microbatch = x->microbatch, .from = x->from, .to = x->to,
+                                     .size_bytes = b->t->values[x->value].bytes, .send_offset = PLAN_NOWHERE,
+                                     .receive_offset = PLAN_NOWHERE, .sent_as = tasks_root(b->t, x->from, x->value)};
   }
   b->plan->n_transfers = n;
-  b->plan->transfers = all;
+  b->plan->transfers = b->transfers;
+  arena_reset(b->tmp);
 }
 
 void plan_ranks_build(Plan *plan, const Tasks *t, Arena *arena) {
   Build b = {.plan = plan, .t = t, .arena = arena, .tmp = arena_create()};
-  b.index = arena_alloc_array(b.tmp, (size_t)t->n_ranks, sizeof *b.index);
+  int most = 0;
+  for (int i = 0; i < plan->n_tasks; i++)
+    if (plan->tasks[i].n_arguments > most) most = plan->tasks[i].n_arguments;
+  b.row = arena_alloc_array(arena, (size_t)most, sizeof *b.row);
   PlanRank *ranks = arena_alloc_array(arena, (size_t)t->n_ranks, sizeof *ranks);
-  for (int r = 0; r < t->n_ranks; r++) index_rank(&b, r);
-  for (int r = 0; r < t->n_ranks; r++) build_rank(&b, r, &ranks[r]);
-  plan->ranks = ranks;
   build_transfers(&b);
-  if (t->generate) {
-    plan->prompt = where_is_vector(&b.index[0], PLAN_PROMPT, 0).offset;
-    plan->logits = where_is_vector(&b.index[0], PLAN_LOGITS, 0).offset;
+  for (int r = 0; r < t->n_ranks; r++) {
+    index_rank(&b, r);
+    build_rank(&b, r, &ranks[r]);
+    if (t->generate) {
+      plan->prompt = where_is_vector(&b.index, PLAN_PROMPT, 0).offset;
+      plan->logits = where_is_vector(&b.index, PLAN_LOGITS, 0).offset;
+    }
+    arena_reset(b.tmp);
   }
+  plan->ranks = ranks;
   arena_destroy(b.tmp);
 }

@@ -37,8 +37,8 @@ enum { RUN = 100 };
 
 typedef struct {
   Op op;
-  int n_actions, n_events, n_items, n_posts;
-  const int64_t *actions, *items, *bytes, *overlaps;
+  int n_actions, n_events, n_posts;
+  const int64_t *actions, *bytes, *overlaps;
   const Loc *lines;
   Event *events;
   int *event_of;  /* [n_actions] */
@@ -196,15 +196,15 @@ static void enter_operation(Proof *p, RankInfo *rank, int r, Event e, int positi
 static void read_rank(Proof *p, Op op) {
   int r = (int)op_int(op, "rank", 0);
   RankInfo *rank = &p->ranks[r];
+  Arena *tmp = arena_create();
   int64_t n = 0, n_ops = 0, next = 0;
   rank->op = op;
   rank->unordered = -1;
   rank->actions = op_ints(p->arena, op, "actions", &n), rank->n_actions = (int)(n / 3);
-  rank->items = op_ints(p->arena, op, "items", &n), rank->n_items = (int)(n / ITEM_NUMBERS);
   rank->overlaps = op_ints(p->arena, op, "overlaps", &n);
   rank->bytes = op_ints(p->arena, op, "bytes", &n);
   rank->lines = op_lines(p->ir, p->arena, op, "lines", &n);
-  const int64_t *ops = op_ints(p->arena, op, "ops", &n_ops);
+  const int64_t *ops = op_ints(tmp, op, "ops", &n_ops);
   rank->events = arena_alloc_array(p->arena, (size_t)(rank->n_actions + n_ops / 3), sizeof *rank->events);
   rank->event_of = arena_alloc_array(p->arena, (size_t)rank->n_actions, sizeof *rank->event_of);
   rank->posts = arena_alloc_array(p->arena, (size_t)(n_ops / 3), sizeof *rank->posts);
@@ -219,6 +219,7 @@ static void read_rank(Proof *p, Op op) {
     rank->events[rank->n_events++] = (Event){RUN, position / 2};
   }
   if (next < n_ops) fail(p, line_of(rank, 0), "rank %d: operations out of order", r);
+  arena_destroy(tmp);
 }
 
 /* --- progress ------------------------------------------------------------------------------------------ */
@@ -439,24 +440,26 @@ typedef struct {
   int r;
   const RankInfo *rank;
   Arena *arena;
+  int n_items;
+  const int64_t *items;
   Life *lives;      /* [n_items] */
   Table values;     /* of VALUE items */
   int *frames;      /* [2][n_stages][n_microbatches] item + 1 */
   int *workspaces;  /* [n_actions] item + 1 */
 } Bytes;
 
-static const int64_t *item_of(const Bytes *b, int item) { return &b->rank->items[ITEM_NUMBERS * (int64_t)item]; }
+static const int64_t *item_of(const Bytes *b, int item) { return &b->items[ITEM_NUMBERS * (int64_t)item]; }
 
 static void index_items(Bytes *b) {
   Proof *p = b->p;
   b->values = table_create(p, b->arena);
-  b->lives = arena_alloc_array(b->arena, (size_t)b->rank->n_items, sizeof *b->lives);
+  b->lives = arena_alloc_array(b->arena, (size_t)b->n_items, sizeof *b->lives);
   b->workspaces = arena_alloc_array(b->arena, (size_t)b->rank->n_actions, sizeof *b->workspaces);
   b->frames = arena_alloc_array(b->arena, 2 * (size_t)p->n_stages * (size_t)p->n_microbatches, sizeof *b->frames);
-  for (int i = 0; i < b->rank->n_items; i++)
+  for (int i = 0; i < b->n_items; i++)
     if (item_of(b, i)[0] == ITEM_VALUE) table_add_row(&b->values, (int)item_of(b, i)[1]);
   table_close(p, b->arena, &b->values);
-  for (int i = 0; i < b->rank->n_items; i++) {
+  for (int i = 0; i < b->n_items; i++) {
     const int64_t *x = item_of(b, i);
     bool lasts = item_is_lasting((ItemKind)x[0]);
     b->lives[i] = (Life){i, x[4], x[4] + x[5], lasts ? -1 : b->rank->n_events, lasts ? b->rank->n_events : -1};
@@ -607,8 +610,8 @@ static void report_clash(Bytes *b, const Life *lives, size_t n, const Life *x) {
 /* In the order of their first events, each item finds its bytes free. */
 static void check_space(Bytes *b, int space) {
   size_t n = 0;
-  Life *lives = arena_alloc_array(b->arena, (size_t)b->rank->n_items, sizeof *lives);
-  for (int i = 0; i < b->rank->n_items; i++)
+  Life *lives = arena_alloc_array(b->arena, (size_t)b->n_items, sizeof *lives);
+  for (int i = 0; i < b->n_items; i++)
     if (item_of(b, i)[3] == space && item_of(b, i)[5] > 0 && b->lives[i].first <= b->lives[i].last) lives[n++] = b->lives[i];
   sort_by_key(lives, n, sizeof *lives, offsetof(Life, first), by_first);
   Pieces pieces = cut_space(b->arena, lives, n);
@@ -654,6 +657,8 @@ static void check_refreshes(Bytes *b) {
 
 static void check_bytes(Proof *p, int r) {
   Bytes b = {.p = p, .r = r, .rank = &p->ranks[r], .arena = arena_create()};
+  int64_t n = 0;
+  b.items = op_ints(b.arena, b.rank->op, "items", &n), b.n_items = (int)(n / ITEM_NUMBERS);
   index_items(&b);
   live_in_actions(&b);
   live_in_transfers(&b);

@@ -44,8 +44,9 @@ static int by_position(const void *px, const void *py) {
   return x->transfer - y->transfer;
 }
 
-void issue_write(Ir *ir, Arena *arena, Op rank, Issues *list) {
+void issue_write(Ir *ir, Op rank, Issues *list) {
   sort_by_key(list->at, (size_t)list->n, sizeof *list->at, offsetof(Issue, position), by_position);
+  Arena *arena = arena_create();
   int64_t *numbers = arena_alloc_array(arena, 3 * (size_t)list->n, sizeof *numbers);
   for (int i = 0; i < list->n; i++) {
     numbers[3 * i] = list->at[i].position;
@@ -53,6 +54,7 @@ void issue_write(Ir *ir, Arena *arena, Op rank, Issues *list) {
     numbers[3 * i + 2] = list->at[i].transfer;
   }
   op_set_ints(ir, rank, "ops", 3 * (int64_t)list->n, numbers);
+  arena_destroy(arena);
 }
 
 Transfer *transfers_read(const Tasks *t, Arena *arena, int *out_n) {
@@ -186,13 +188,18 @@ static void issue_transfer(Arena *arena, Issues *list, const TaskRank *rank, con
 static void write_issues(const Tasks *t, Arena *arena, const PlannedVec *list) {
   Issues *issues = arena_alloc_array(arena, (size_t)t->n_ranks, sizeof *issues);
   int64_t *bound = arena_alloc_array(arena, (size_t)t->n_ranks, sizeof *bound);
-  for (int r = 0; r < t->n_ranks; r++) bound[r] = issue_end(&t->ranks[r]);
+  int *n_issues = arena_alloc_array(arena, (size_t)t->n_ranks, sizeof *n_issues);
+  for (int i = 0; i < list->n; i++) n_issues[list->at[i].transfer.from] += 2, n_issues[list->at[i].transfer.to] += 2;
+  for (int r = 0; r < t->n_ranks; r++) {
+    VEC_RESERVE(arena, &issues[r], n_issues[r]);
+    bound[r] = issue_end(&t->ranks[r]);
+  }
   for (int i = list->n - 1; i >= 0; i--) {
     const Transfer *x = &list->at[i].transfer;
     issue_transfer(arena, &issues[x->from], &t->ranks[x->from], x, i, &bound[x->from]);
     issue_transfer(arena, &issues[x->to], &t->ranks[x->to], x, i, &bound[x->to]);
   }
-  for (int r = 0; r < t->n_ranks; r++) issue_write(t->ir, arena, t->ranks[r].op, &issues[r]);
+  for (int r = 0; r < t->n_ranks; r++) issue_write(t->ir, t->ranks[r].op, &issues[r]);
 }
 
 bool transfers_run(Ir *ir) {

@@ -2,6 +2,7 @@
 // block of its own. Blocks form a list, newest first.
 #include "compiler/base/arena.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ typedef struct Block {
   struct Block *next;
   size_t size_bytes;  // of `data`
   size_t used_bytes;
-  size_t unused;      // keeps `data` 16-aligned
+  size_t zeroed;      // all of `data` that is not used; keeps it 16-aligned
   unsigned char data[];
 } Block;
 
@@ -59,15 +60,20 @@ void arena_reset(Arena *arena) {
   free_blocks(kept->next);
   kept->next = NULL;
   kept->used_bytes = 0;
+  kept->zeroed = false;
 }
 
+// Large blocks come zeroed from the system, which is cheaper than to touch them
+// here.
 static Block *add_block(Arena *arena, size_t need_bytes) {
   size_t size = arena->blocks ? arena->blocks->size_bytes * 2
                               : FIRST_BLOCK_BYTES;
   if (size > MAX_BLOCK_BYTES) size = MAX_BLOCK_BYTES;
   if (size < need_bytes) size = need_bytes;
-  Block *block = malloc(sizeof *block + size);
+  bool large = size > MAX_BLOCK_BYTES;
+  Block *block = large ? calloc(1, sizeof *block + size) : malloc(sizeof *block + size);
   if (!block) out_of_memory(size);
+  block->zeroed = large;
   block->size_bytes = size;
   block->used_bytes = 0;
   block->next = arena->blocks;
@@ -85,7 +91,7 @@ void *arena_alloc(Arena *arena, size_t size_bytes) {
   void *result = block->data + block->used_bytes;
   block->used_bytes += size;
   arena->used_bytes += size;
-  memset(result, 0, size);
+  if (!block->zeroed) memset(result, 0, size);
   return result;
 }
 

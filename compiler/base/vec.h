@@ -30,6 +30,14 @@
 
 #define VEC_LAST(v) ((v)->at[(v)->n - 1])
 
+// Room for `count` elements in an empty vector: no copies are left behind while it
+// fills.
+#define VEC_RESERVE(arena, v, count)                                      \
+  do {                                                                    \
+    (v)->cap = (count);                                                   \
+    (v)->at = arena_alloc_array((arena), (size_t)(v)->cap, sizeof *(v)->at); \
+  } while (0)
+
 // A copy of `at` with room for more; sets *cap. Used by VEC_PUSH only.
 void *vec_grow(Arena *arena, const void *at, int n, int *cap,
                size_t element_bytes);

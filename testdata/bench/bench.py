@@ -5,6 +5,8 @@ Times what a user waits for: compiling, and training the demo's GPT on 1, 2 and 
 the median of three runs, taken in turn so that a noisy machine hits all of them alike."""
 import json, os, statistics, subprocess, sys, time
 
+import scale
+
 ppc = os.path.abspath(sys.argv[1])
 root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 model = os.path.join(root, "testdata/models/gpt2.pp")
@@ -41,3 +43,9 @@ for k, options in checks.items():
     t = statistics.median(check(*options) for _ in range(ROUNDS))
     first = first or t
     print(f"  {k:48} {t:8.3f} {t / first:10.1f}")
+print(f"{'ppc check of a chain of small stages':50}  actions   seconds      CPU       MB")
+for stages, ranks, microbatches, schedule in (scale.SMALL, (7, 7, 20000, "one_f_one_b"), (4, 4, 20000, "gpipe"), scale.BIG):
+    taken = [scale.check(ppc, stages, ranks, microbatches, schedule, "--json") for _ in range(ROUNDS)]
+    actions = sum(r["actions"] for r in json.loads(taken[0][3])["ranks"])
+    seconds, megabytes, cpu = (statistics.median(t[i] for t in taken) for i in range(3))
+    print(f"  {f'{schedule}, {ranks} ranks, {stages} stages, {microbatches} microbatches':48} {actions:8} {seconds:9.3f} {cpu:8.3f} {megabytes:8.0f}")
