@@ -104,14 +104,14 @@ schedule looped_bfs(ranks, stages, microbatches, chunks = div(stages, ranks)) {
 // The interleaved ones run a group of microbatches through all chunks, then the next group. A short
 // last group would deadlock, so groups are equal and have at least as many microbatches as there
 // are ranks (all of them when there are fewer).
-fn rounds(ranks, microbatches) { return max(1, div(microbatches, ranks)); }
 
 // Interleaved 1F1B (Megatron-LM, arXiv 2104.04473): the bubble of 1F1B divided by the chunks; more
 // stashes, each of a smaller chunk, and `chunks` times the transfers.
 schedule interleaved_1f1b(ranks, stages, microbatches, chunks = div(stages, ranks)) {
   require stages == ranks * chunks, "stages must be ranks * chunks";
-  let rounds = rounds(ranks, microbatches);
-  require mod(microbatches, rounds) == 0, "microbatches must be a multiple of the rounds";
+  let rounds = max(1, div(microbatches, ranks));
+  require mod(microbatches, rounds) == 0,
+    "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
   fn chunk(k) { return mod(div(k, group), chunks); }
@@ -130,8 +130,9 @@ schedule interleaved_1f1b(ranks, stages, microbatches, chunks = div(stages, rank
 // hide behind a pair, for one more stash.
 schedule kimi_k2(ranks, stages, microbatches, chunks = div(stages, ranks)) {
   require stages == ranks * chunks, "stages must be ranks * chunks";
-  let rounds = rounds(ranks, microbatches);
-  require mod(microbatches, rounds) == 0, "microbatches must be a multiple of the rounds";
+  let rounds = max(1, div(microbatches, ranks));
+  require mod(microbatches, rounds) == 0,
+    "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
   fn chunk(k) { return mod(div(k, group), chunks); }
@@ -150,8 +151,9 @@ schedule kimi_k2(ranks, stages, microbatches, chunks = div(stages, ranks)) {
 // - 1 chunks at equal costs; ranks * chunks stashes, weight-held.
 schedule interleaved_zero_bubble(ranks, stages, microbatches, chunks = div(stages, ranks)) {
   require stages == ranks * chunks, "stages must be ranks * chunks";
-  let rounds = rounds(ranks, microbatches);
-  require mod(microbatches, rounds) == 0, "microbatches must be a multiple of the rounds";
+  let rounds = max(1, div(microbatches, ranks));
+  require mod(microbatches, rounds) == 0,
+    "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
   fn chunk(k) { return mod(div(k, group), chunks); }
