@@ -33,6 +33,7 @@ typedef struct {
   int64_t step_limit; /* of the evaluator; 0: 10^9 */
   int64_t memory;     /* bytes that a rank may map; 0: no limit */
   bool no_fuse, verify, generate;
+  bool keep_transfers;      /* check the transfers that a CSV states */
 } CompileOptions;
 
 /* --- elaborate ------------------------------------------------------------------------------- */
@@ -54,6 +55,9 @@ typedef VEC(ScheduledAction) ScheduledActions;
 /* May run several times, for different numbers. */
 bool program_run_schedule(Program *program, int ranks, int stages, int microbatches, ScheduledActions *out);
 bool program_is_spent(Program *program);    /* its budget, or that of its errors: it won't run again */
+struct ScheduleCsv;
+const struct ScheduleCsv *program_csv(Program *program); /* of --schedule=FILE.csv, or null */
+bool program_keeps_transfers(Program *program);
 const char *program_schedule_name(Program *program);
 Loc program_schedule_loc(Program *program); /* of train's `schedule` line */
 Loc program_ranks_loc(Program *program);    /* of train's `ranks` line */

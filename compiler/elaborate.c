@@ -175,6 +175,12 @@ Program *elaborate_schedule(Ir *ir, const DslProgram *program,
 bool program_is_spent(Program *program) {
   return program->e.fatal;
 }
+const ScheduleCsv *program_csv(Program *program) {
+  return program->csv;
+}
+bool program_keeps_transfers(Program *program) {
+  return program->e.options->keep_transfers;
+}
 const char *program_schedule_name(Program *program) {
   if (!program->csv) return program->e.schedule->item->name;
   const char *path = program->e.options->schedule, *slash = strrchr(path, '/');

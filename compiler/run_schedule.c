@@ -154,27 +154,14 @@ static bool run_schedule(Eval *e, Loc loc) {
   return ok;
 }
 
-/* A row for each rank. */
-static bool check_rows(const Program *program, int ranks) {
-  const ScheduleCsv *csv = program->csv;
-  Diag *diag = program->e.diag;
-  if (csv->n_ranks == ranks) return true;
-  int row = csv->n_ranks > ranks ? ranks + 1 : csv->n_ranks;
-  diag_error(diag, (Loc){csv->source, row, 1},
-             "this schedule has %d row%s, one per rank, but there %s %d rank%s",
-             csv->n_ranks, csv->n_ranks == 1 ? "" : "s",
-             ranks == 1 ? "is" : "are", ranks, ranks == 1 ? "" : "s");
-  diag_note(diag, program->ranks_loc,
-            "train says how many; --ranks=%d changes it", csv->n_ranks);
-  return false;
-}
-
 bool program_run_schedule(Program *program, int ranks, int stages,
                           int microbatches, ScheduledActions *out) {
   Eval *e = &program->e;
   int errors = diag_error_count(e->diag);
   if (program->csv) {
-    if (!check_rows(program, ranks)) return false;
+    if (!schedule_csv_check_rows(e->diag, program->csv, ranks,
+                                 program->ranks_loc))
+      return false;
     *out = program->csv->actions;
     return true;
   }

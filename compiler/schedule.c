@@ -6,6 +6,7 @@
 #include "compiler/actions.h"
 #include "compiler/compiler.h"
 #include "compiler/schedule_check.h"
+#include "compiler/stated.h"
 
 typedef struct {
   Ir *ir;
@@ -154,9 +155,39 @@ static void drop_tasks(Build *c) {
   }
 }
 
+/* --- stated transfers ------------------------------------------------------------------------------------- */
+
+/* A value goes from one stage to another on another rank: cells can state that only of neighbours. */
+static bool note_carried(Build *c, int value, int to, bool *forward, bool *backward) {
+  const TaskValue *v = &c->t->values[value];
+  bool made_forward = v->made_by & 1u << PP_FWD;
+  if (made_forward && to == v->stage + 1) return forward[v->stage] = true;
+  if (!made_forward && to == v->stage - 1) return backward[v->stage] = true;
+  if (c->list->at[c->index.stage_first[v->stage] - 1].rank == c->list->at[c->index.stage_first[to] - 1].rank) return true;
+  diag_error(ir_diag(c->ir), v->loc, "stage %d sends %s to stage %d: cells state transfers between neighbours only, so "
+             "--keep-transfers can't check this model", v->stage, v->name, to);
+  return false;
+}
+
+static bool check_stated(Build *c, const ScheduleCsv *csv) {
+  size_t n = (size_t)c->t->n_stages;
+  bool *forward = arena_alloc_array(c->arena, n, sizeof *forward), *backward = arena_alloc_array(c->arena, n, sizeof *backward);
+  for (int i = 0; i < c->t->n_tasks; i++) {
+    const Task *task = &c->t->tasks[i];
+    for (int k = 0; (int)task->kind < LOOP_KINDS && k < task->n_in; k++) {
+      const TaskValue *v = &c->t->values[task->in[k]];
+      bool crosses = v->made_by & ((1u << LOOP_KINDS) - 1) && v->stage != task->stage;
+      if (crosses && !note_carried(c, (int)task->in[k], task->stage, forward, backward)) return false;
+    }
+  }
+  StatedJob job = {csv, &c->job, &c->index, forward, backward};
+  return stated_check(ir_diag(c->ir), c->arena, &job);
+}
+
 /* --- entries ------------------------------------------------------------------------------------------- */
 
-bool schedule_build(Ir *ir, const ScheduledActions *list, Loc schedule, Loc ranks) {
+/* `stated`: the CSV whose transfers are to be checked, or null. */
+static bool build(Ir *ir, const ScheduledActions *list, Loc schedule, Loc ranks, const ScheduleCsv *stated) {
   Arena *arena = arena_create();
   Build c = {.ir = ir, .arena = arena, .list = list, .t = tasks_read(ir, arena)};
   c.job = (ScheduleJob){c.t->n_ranks, c.t->n_stages, c.t->n_microbatches, schedule, ranks, .forward_only = c.t->generate};
@@ -164,10 +195,14 @@ bool schedule_build(Ir *ir, const ScheduledActions *list, Loc schedule, Loc rank
   if (ok) {
     write_ranks(&c);
     if (!c.t->generate) drop_tasks(&c);
-    ok = check_cycles(&c);
+    ok = check_cycles(&c) && (!stated || check_stated(&c, stated));
   }
   arena_destroy(arena);
   return ok;
+}
+
+bool schedule_build(Ir *ir, const ScheduledActions *list, Loc schedule, Loc ranks) {
+  return build(ir, list, schedule, ranks, NULL);
 }
 
 /* Generation runs each stage once, forward, on one rank; no schedule is asked. */
@@ -190,5 +225,6 @@ bool schedule_run(Ir *ir, Program *program) {
   ScheduledActions list = {0};
   bool ran = program_run_schedule(program, (int)op_int(top, "pp.ranks", 1), (int)op_int(top, "pp.stages", 1),
                                   (int)op_int(top, "pp.microbatches", 1), &list);
-  return ran && schedule_build(ir, &list, program_schedule_loc(program), program_ranks_loc(program));
+  const ScheduleCsv *stated = program_keeps_transfers(program) ? program_csv(program) : NULL;
+  return ran && build(ir, &list, program_schedule_loc(program), program_ranks_loc(program), stated);
 }

@@ -357,6 +357,15 @@ ScheduleCsv *schedule_csv_read(Diag *diag, Arena *arena, const char *path) {
   return csv;
 }
 
+bool schedule_csv_check_rows(Diag *diag, const ScheduleCsv *csv, int n_ranks, Loc declared) {
+  if (csv->n_ranks == n_ranks) return true;
+  int row = csv->n_ranks > n_ranks ? n_ranks + 1 : csv->n_ranks;
+  diag_error(diag, (Loc){csv->source, row, 1}, "this schedule has %d row%s, one per rank, but there %s %d rank%s", csv->n_ranks,
+             csv->n_ranks == 1 ? "" : "s", n_ranks == 1 ? "is" : "are", n_ranks, n_ranks == 1 ? "" : "s");
+  if (declared.line) diag_note(diag, declared, "train says how many; --ranks=%d changes it", csv->n_ranks);
+  return false;
+}
+
 /* --- writing ------------------------------------------------------------------------------------------- */
 
 /* Actions as cells in slots. A cell waits for the one before it on its rank and, as stages form a chain, for the

@@ -30,6 +30,9 @@ ScheduleCsv *schedule_csv_read(Diag *diag, Arena *arena, const char *path);
 /* The same for a source that the Diag holds already. */
 ScheduleCsv *schedule_csv_parse(Diag *diag, Arena *arena, int source);
 
+/* Is there a row for each rank? `declared`: where the number of ranks is from, line 0: the command line. */
+bool schedule_csv_check_rows(Diag *diag, const ScheduleCsv *csv, int n_ranks, Loc declared);
+
 /* One row per rank, all of one length, each action in the slot in which it could start if every cell
  * took one unit; without idle slots when the stages don't form a chain. What a cell can't say (a block of
  * overlaps that is no forward with a backward) gives a warning. Actions stand rank by rank. */

@@ -4,7 +4,7 @@
 #include "compiler/driver/bare.h"
 
 #include "compiler/ir/ir.h"
-#include "compiler/schedule_csv.h"
+#include "compiler/stated.h"
 #include "dsl/load.h"
 
 /* As many actions as a schedule may have. */
@@ -87,6 +87,7 @@ static bool read_table(Arena *arena, Diag *diag, const Options *o, Bare *out) {
   if (!csv) return false;
   Loc top = {csv->source, 1, 1};
   ScheduleJob *job = &out->job;
+  out->csv = csv;
   out->actions = csv->actions;
   *job = (ScheduleJob){.n_ranks = csv->n_ranks, .schedule = top, .ranks = top, .bare = true};
   for (int i = 0; i < csv->actions.n; i++) {
@@ -96,18 +97,20 @@ static bool read_table(Arena *arena, Diag *diag, const Options *o, Bare *out) {
   }
   if (o->stages > 0) job->n_stages = (int)o->stages;
   if (o->compile.microbatches > 0) job->n_microbatches = (int)o->compile.microbatches;
-  if (o->compile.ranks > 0 && o->compile.ranks != csv->n_ranks) {
-    diag_error(diag, top, "this schedule has %d row%s, one per rank, but --ranks=%lld", csv->n_ranks,
-               csv->n_ranks == 1 ? "" : "s", (long long)o->compile.ranks);
-    return false;
-  }
+  if (o->compile.ranks > 0 && !schedule_csv_check_rows(diag, csv, (int)o->compile.ranks, (Loc){0})) return false;
   return check_size(diag, job) && schedule_check(diag, arena, &out->actions, job, &out->index);
+}
+
+static bool check_transfers(Arena *arena, Diag *diag, const Bare *b) {
+  StatedJob job = {.csv = b->csv, .job = &b->job, .index = &b->index};
+  return stated_check(diag, arena, &job);
 }
 
 bool bare_read(Arena *arena, Diag *diag, const Options *o, Bare *out) {
   *out = (Bare){.name = o->compile.schedule};
   bool table = schedule_is_csv(o->compile.schedule);
   bool fine = table ? read_table(arena, diag, o, out) : read_program(arena, diag, o, out);
+  if (fine && o->compile.keep_transfers) fine = check_transfers(arena, diag, out);
   return fine && diag_error_count(diag) == 0;
 }
 

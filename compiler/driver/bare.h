@@ -4,11 +4,13 @@
 
 #include "compiler/driver/options.h"
 #include "compiler/schedule_check.h"
+#include "compiler/schedule_csv.h"
 
 typedef struct {
   ScheduledActions actions;
   ScheduleJob job;
   ScheduleIndex index;
+  const ScheduleCsv *csv; /* null: a schedule of the language */
   const char *name;      /* the text of --schedule */
 } Bare;
 

@@ -26,7 +26,7 @@
 #include "codegen/emit.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/report.h"
-#include "compiler/schedule_csv.h"
+#include "compiler/stated.h"
 #include "dsl/load.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -375,14 +375,31 @@ static bool same_actions(const ScheduledActions *x, const ScheduledActions *y) {
   return same;
 }
 
+/* Complete schedules among them have their stated transfers checked. */
+static void check_stated(Arena *arena, Diag *diag, const ScheduleCsv *csv, int n_stages, int n_microbatches) {
+  Loc start = {csv->source, 1, 1};
+  ScheduleJob job = {.n_ranks = csv->n_ranks, .n_stages = n_stages, .n_microbatches = n_microbatches, .schedule = start,
+                     .ranks = start, .bare = true};
+  ScheduleIndex index;
+  int errors = diag_error_count(diag);
+  if (!schedule_check(diag, arena, &csv->actions, &job, &index)) return;
+  StatedJob stated = {.csv = csv, .job = &job, .index = &index};
+  if (!stated_check(diag, arena, &stated) && diag_error_count(diag) == errors) complain("transfers refused without an error");
+}
+
 /* What is read is written, and read again the same. True when it was accepted. */
 static bool check_table(Arena *arena, Diag *diag, const char *path) {
   int source = diag_add_source_bytes(diag, path, str_text(&current.text), current.text.length);
   ScheduleCsv *csv = schedule_csv_parse(diag, arena, source);
   if (!csv && diag_error_count(diag) == 0) complain("refused without an error");
   if (!csv || csv->actions.n == 0) return csv != NULL;
-  for (int i = 0; i < csv->actions.n; i++) /* the schedule pass has checked ranges before one is written */
-    if (csv->actions.at[i].stage >= 64 || csv->actions.at[i].microbatch >= 64) return true;
+  int n_stages = 1, n_microbatches = 1;
+  for (int i = 0; i < csv->actions.n; i++) {
+    if (csv->actions.at[i].stage >= n_stages) n_stages = csv->actions.at[i].stage + 1;
+    if (csv->actions.at[i].microbatch >= n_microbatches) n_microbatches = csv->actions.at[i].microbatch + 1;
+  }
+  if (n_stages > 64 || n_microbatches > 64) return true; /* ranges are checked before one is written */
+  check_stated(arena, diag, csv, n_stages, n_microbatches);
   Str text = {0};
   schedule_csv_write(diag, &csv->actions, csv->n_ranks, &text);
   ScheduleCsv *again = schedule_csv_parse(diag, arena, diag_add_source_bytes(diag, path, text.text, text.length));

@@ -193,17 +193,29 @@ static int print_dump(const Driver *d, Ir *ir) {
   return STATUS_FINE;
 }
 
-static int print_schedule_csv(const Driver *d, Pipeline *p) {
+static void print_csv(const Driver *d, const ScheduledActions *list, int n_ranks) {
   Str out = {0};
+  schedule_csv_write(d->diag, list, n_ranks, &out);
+  fwrite(str_text(&out), 1, out.length, stdout);
+  str_free(&out);
+}
+
+static int print_schedule_csv(const Driver *d, Pipeline *p) {
   ScheduledActions list = {0};
   Op top = ir_top(p->ir);
   int n_ranks = (int)op_int(top, "pp.ranks", 1);
   bool ran = program_run_schedule(p->program, n_ranks, (int)op_int(top, "pp.stages", 1),
                                   (int)op_int(top, "pp.microbatches", 1), &list);
-  if (ran) schedule_csv_write(d->diag, &list, n_ranks, &out);
-  fwrite(str_text(&out), 1, out.length, stdout);
-  str_free(&out);
+  if (ran) print_csv(d, &list, n_ranks);
   return ran ? STATUS_FINE : STATUS_INPUT;
+}
+
+/* Of a schedule without a model. */
+static int print_bare_csv(const Driver *d) {
+  Bare bare;
+  if (!bare_read(d->arena, d->diag, d->options, &bare)) return STATUS_INPUT;
+  print_csv(d, &bare.actions, bare.job.n_ranks);
+  return STATUS_FINE;
 }
 
 static int dump(const Driver *d) {
@@ -213,6 +225,7 @@ static int dump(const Driver *d) {
     return STATUS_FINE;
   }
   const char *last = o->format == FORMAT_CSV ? "schedule" : o->after ? o->after : "progress";
+  if (o->format == FORMAT_CSV && bare_is_wanted(o)) return print_bare_csv(d);
   int status = check_pass_name(last);
   if (status != STATUS_FINE) return status;
   Pipeline p = {.arena = d->arena, .diag = d->diag};

@@ -3,6 +3,8 @@
  * passed on as text, and where it also matters to the compiler sets a field too. */
 #include "compiler/driver/options.h"
 
+#include "compiler/schedule_csv.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stddef.h>
@@ -11,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compiler/schedule_csv.h"
 
 #define PPC_VERSION "0.1"
 
@@ -70,6 +71,8 @@ static const Row table[] = {
     {"--microbatches", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.microbatches), "microbatches in a step"},
     {"--schedule", "NAME(ARGS)", 0, MODEL, KIND_TEXT, 0, AT(compile.schedule), "the schedule, e.g. 'gpipe' or 'interleaved_1f1b(2)', or FILE.csv with a\n"
                                                                                "row of actions per rank (PyTorch's form)"},
+    {"--keep-transfers", NULL, 0, MODEL, KIND_FLAG, 0, AT(compile.keep_transfers), "check the SEND and RECV cells of the CSV too: all there, in place,\n"
+                                                                                   "and in an order that can finish when sends wait for receives"},
     {"--steps", "N", 0, MODEL, KIND_NUMBER, PASSED_ON | TRAINING_ONLY, AT(compile.steps), "steps to train"},
     {"--seed", "N", 0, MODEL, KIND_SEED, PASSED_ON, NO_FIELD, "seed of initial values, data order and random numbers"},
     {"--data", "NAME=PATH", 0, MODEL, KIND_DATA, 0, NO_FIELD, "a data source reads this file"},
@@ -83,7 +86,7 @@ static const Row table[] = {
     {"--output", "DIR", 'o', COMPILE | RUN, KIND_TEXT, 0, AT(output), "folder of the emitted programs (-o DIR)"},
     {"--json", NULL, 0, CHECK | RUN | SIMULATE, KIND_FLAG, 0, AT(json), "print JSON"},
 
-    {"--stages", "N", 0, CHECK | SIMULATE, KIND_POSITIVE, 0, AT(stages), "without a model: number of stages (the fewest that will do)"},
+    {"--stages", "N", 0, CHECK | SIMULATE | DUMP, KIND_POSITIVE, 0, AT(stages), "without a model: number of stages (the fewest that will do)"},
     {"--cost", "F=1,I=1,…", 0, CHECK | SIMULATE, KIND_COST, 0, NO_FIELD, "what tasks cost: F, I, W, B, pair, and a transfer;\n"
                                                                          "a value, or [a,b,…] with one for each stage"},
     {"--flops", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(flops), "of products, per second, to estimate a model's costs (20G)"},
@@ -496,7 +499,8 @@ static int check_bare(const Parser *p) {
 static int check_files(const Parser *p) {
   const Options *o = p->options;
   if (o->command == COMMAND_DUMP && o->irdl) return o->files.n ? complain(p, "--irdl needs no model") : STATUS_FINE;
-  bool bare = o->compile.schedule && (o->command == COMMAND_CHECK || o->command == COMMAND_SIMULATE);
+  bool csv = o->command == COMMAND_DUMP && o->format == FORMAT_CSV;
+  bool bare = o->compile.schedule && (o->command == COMMAND_CHECK || o->command == COMMAND_SIMULATE || csv);
   if (o->files.n == 0 && bare) return check_bare(p);
   if (o->files.n == 0) return complain(p, "no model given: ppc %s %s", commands[o->command].name, commands[o->command].files);
   if (o->files.n > 1 && o->command != COMMAND_FMT) return complain(p, "one model at a time: '%s' and '%s'", o->files.at[0], o->files.at[1]);
@@ -514,6 +518,7 @@ static int check_together(const Parser *p) {
     if (o->after && strcmp(o->after, "schedule") != 0) return complain(p, "--format=csv is of --after=schedule, not of --after=%s", o->after);
     if (o->pretty || o->locations || o->stage >= 0 || o->rank >= 0) return complain(p, "--format=csv prints the whole schedule, in one form");
   }
+  if (o->compile.keep_transfers && !schedule_is_csv(o->compile.schedule)) return complain(p, "--keep-transfers needs --schedule=FILE.csv");
   if (o->command == COMMAND_FMT && o->write && o->check) return complain(p, "--write and --check exclude each other");
   if (o->command != COMMAND_RUN) return STATUS_FINE;
   if (p->generates && p->training) return complain(p, "%s means nothing with --generate", p->training);
