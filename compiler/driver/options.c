@@ -13,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 #define PPC_VERSION "0.1"
 
 /* --- the tables ------------------------------------------------------------------------------------ */
