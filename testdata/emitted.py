@@ -2,7 +2,8 @@
 
 A Shop keeps what such programs have in common, so that a build costs what its own stages and ranks cost: objects
 go by content into one cache, and those of the runtime are made once and laid into every later folder. Programs
-are built at -O1 for the oldest instruction set: bits don't depend on either."""
+are built at -O1 for the oldest instruction set: bits don't depend on either. A Shop of checking builds makes
+those of CHECK=1, whose memory is poisoned where nothing lives."""
 import json
 import os
 import platform
@@ -41,14 +42,17 @@ def need(command, **options):
 
 
 class Shop:
-    def __init__(self, folder, flags=FLAGS):
+    def __init__(self, folder, flags=FLAGS, checking=False):
         self.folder, self.runtime, self.lock = folder, os.path.join(folder, "runtime"), threading.Lock()
+        self.objects = os.path.join("check", "obj") if checking else "obj"
+        os.makedirs(folder, exist_ok=True)
         self.arguments = [] if flags is None else [f"CFLAGS={flags}"]
         if flags is not None and platform.machine() == "x86_64":
             self.arguments.append("LEVELS=2")
+        self.arguments += ["CHECK=1"] * checking
         dropped = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "CHECK")
-        self.env = {k: v for k, v in os.environ.items() if k not in dropped}
-        self.env.update(OBJECT_CACHE=os.path.join(folder, "objects"), OPENBLAS_NUM_THREADS="1")
+        self.shared = {k: v for k, v in os.environ.items() if k not in dropped}
+        self.env = {**self.shared, "OBJECT_CACHE": os.path.join(folder, "objects"), "OPENBLAS_NUM_THREADS": "1", **({"CHECK": "1"} if checking else {})}
 
     def compile(self, model, name, options):
         """Emits the program into a folder of that name; returns (folder, what ppc said)."""
@@ -59,23 +63,27 @@ class Shop:
     def build(self, folder):
         with self.lock:
             first = not os.path.isdir(self.runtime)
-            if first:
-                self.make(folder)
-                shutil.copytree(os.path.join(folder, "obj", "runtime"), self.runtime)
+            if first:  # here the user's cache, so that the runtime is compiled once for all tests
+                self.make(folder, env=self.shared)
+                shutil.copytree(os.path.join(folder, self.objects, "runtime"), self.runtime)
         if not first:
-            shutil.copytree(self.runtime, os.path.join(folder, "obj", "runtime"), copy_function=shutil.copyfile)
+            shutil.copytree(self.runtime, os.path.join(folder, self.objects, "runtime"), copy_function=shutil.copyfile)
             self.make(folder)
 
-    def make(self, folder, *targets, **variables):
-        need(["make", "-s", "-C", folder, *self.arguments, *targets, *(f"{k}={v}" for k, v in variables.items())], env=self.env, timeout=600)
+    def make(self, folder, *arguments, env=None):
+        need(["make", "-s", "-C", folder, *self.arguments, *arguments], env=env or self.env, timeout=600)
 
     def run(self, folder, options=(), **env):
         """Returns what the ranks printed as JSON: (steps, last line)."""
-        out, _ = need([os.path.join(folder, "launch.sh"), "--json", *options], env={**self.env, **env})
-        lines = [json.loads(line) for line in out.splitlines() if line.strip()]
-        if not lines or not lines[-1].get("done"):
-            raise Failure(f"{folder}/launch.sh printed no last line:\n{out[-1000:]}")
-        return lines[:-1], lines[-1]
+        return read_run(need([os.path.join(folder, "launch.sh"), "--json", *options], env={**self.env, **env})[0])
+
+
+def read_run(out):
+    """(steps, last line) of what ranks printed."""
+    lines = [json.loads(line) for line in out.splitlines() if line.strip()]
+    if not lines or not lines[-1].get("done"):
+        raise Failure(f"no last line:\n{out[-1000:]}")
+    return lines[:-1], lines[-1]
 
 
 def check(model, options):

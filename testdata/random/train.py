@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""train.py FIRST MODELS [--keep=DIR]: random models × random schedules × random placements.
+"""train.py FIRST MODELS [--check=EVERY] [--keep=DIR]: random models × random schedules × random placements.
 
 For each seed from FIRST on: a model, its run on one rank, and several valid schedules on several ranks. Each must
-train to the same bits as one rank, map the bytes that `ppc check` predicts, and get no warning about its order.
-A failure prints the command that repeats it; with --keep the folder stays."""
+train to the same bits as one rank, map the bytes that `ppc check` predicts, and get no warning about its order. One
+schedule of every EVERY-th model runs in a checking build as well. A failure prints the command that repeats it; with
+--keep the folder stays."""
 import os
 import random
 import shutil
@@ -32,6 +33,7 @@ class Case:
         self.text, self.model = models.make(rng)
         self.schedules = [(f"s{i}", self.schedule(rng)) for i in range(PER_MODEL)]
         self.transports = [rng.choice(("shm", "late")) for _ in self.schedules]
+        self.fused = [rng.random() > 0.05 for _ in self.schedules]
         for name, schedule in self.schedules:
             flat = all(len(block) == 1 for blocks in schedule for block in blocks)
             self.text += "\n" + (schedules.table if flat and rng.random() < 0.3 else schedules.text)(name, schedule)
@@ -56,7 +58,7 @@ def one_rank(shop, case):
 
 def many_ranks(shop, case, i, base):
     name, schedule = case.schedules[i]
-    options = [f"--ranks={len(schedule)}", f"--schedule={name}"]
+    options = [f"--ranks={len(schedule)}", f"--schedule={name}"] + ["--no-fuse"] * (not case.fused[i])
     predicted = [rank["mapped_bytes"] for rank in emitted.check(case.path, options)["ranks"]]
     folder, said = shop.compile(case.path, f"m{case.seed}-{name}", ["--verify"] + options)
     if ORDER_WARNING in said:
@@ -70,31 +72,39 @@ def many_ranks(shop, case, i, base):
         raise emitted.Failure(f"{name}: mapped {run[1]['mapped_bytes']}, predicted {predicted}")
 
 
-def try_seed(shop, seed, keep):
+def try_seed(shops, seed, check, keep):
     """Returns the failures of a seed."""
-    case, failures = Case(seed, shop.folder), []
+    case, failures = Case(seed, shops[0].folder), []
     try:
-        base = one_rank(shop, case)
+        base = one_rank(shops[0], case)
     except emitted.Failure as failure:
         return [str(failure)]
-    for i in range(PER_MODEL):
+    checked = [(shops[1], seed % PER_MODEL)] if check and seed % check == 0 else []
+    for shop, i in [(shops[0], i) for i in range(PER_MODEL)] + checked:
         try:
             many_ranks(shop, case, i, base)
         except emitted.Failure as failure:
             failures.append(str(failure))
     if not keep:
-        for name in os.listdir(shop.folder):
-            if name.startswith(f"m{seed}-"):
-                shutil.rmtree(os.path.join(shop.folder, name))
+        clean(shops, f"m{seed}")
     return failures
 
 
-def main(first, count, keep=None):
+def clean(shops, name):
+    """Away with the folders of a seed and its file."""
+    for shop in shops:
+        for entry in os.listdir(shop.folder):
+            if entry.startswith(name + "-"):
+                shutil.rmtree(os.path.join(shop.folder, entry))
+    os.remove(os.path.join(shops[0].folder, name + ".pp"))
+
+
+def main(first, count, check=0, keep=None):
     folder = keep or tempfile.mkdtemp(prefix="ppc-random-")
-    os.makedirs(folder, exist_ok=True)
-    shop, failed, start = emitted.Shop(folder), 0, time.time()
+    shops = emitted.Shop(folder), emitted.Shop(os.path.join(folder, "check"), checking=True)
+    failed, start, seeds = 0, time.time(), range(first, first + count)
     with ThreadPoolExecutor(2) as pool:
-        for seed, failures in zip(range(first, first + count), pool.map(lambda s: try_seed(shop, s, keep), range(first, first + count))):
+        for seed, failures in zip(seeds, pool.map(lambda s: try_seed(shops, s, check, keep), seeds)):
             failed += bool(failures)
             for failure in failures:
                 print(f"seed {seed}: {failure}\n  again: testdata/random/train.py {seed} 1 --keep=DIR", flush=True)
@@ -106,7 +116,10 @@ def main(first, count, keep=None):
     return failed != 0
 
 
+def word(name, default):
+    return next((a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith(f"--{name}=")), default)
+
+
 if __name__ == "__main__":
-    kept = [a[len("--keep="):] for a in sys.argv[1:] if a.startswith("--keep=")]
     numbers = [int(a) for a in sys.argv[1:] if not a.startswith("--")]
-    sys.exit(main(*numbers, *kept))
+    sys.exit(main(*numbers, check=int(word("check", 0)), keep=word("keep", None)))
