@@ -2,10 +2,10 @@
 """mutate.py FIRST COUNT [--train=EVERY] [--keep=DIR]: valid schedules, made wrong or only other.
 
 From a schedule of the library or a random one, one to three mutations: two actions swapped, one dropped, repeated,
-moved, given another rank, stage, microbatch or kind, blocks joined. The stages form a chain, so `schedule.judge` knows
-whether the result is right; `ppc check` must say the same: status 1 and errors at places in the file, or status 0,
-with a warning exactly when gradients are added out of order. Every EVERY-th of those accepted is trained: to the bits
-of one rank, or within rounding where the warning said so."""
+moved, given another rank, stage, microbatch or kind, blocks joined. Where the stages form a chain `schedule.judge` knows
+whether the result is right, and `ppc check`, with a model and without, must say the same: status 1 and errors at places
+in the file, or status 0, with a warning exactly when gradients are added out of order. One in EVERY of those accepted is
+trained: to the bits of one rank, or within rounding where the warning said so. A fifth are of random models."""
 import os
 import random
 import re
@@ -18,11 +18,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 import emitted  # noqa: E402
+import model as models  # noqa: E402
 import schedule as schedules  # noqa: E402
-from train import ORDER_WARNING  # noqa: E402
+from train import ORDER_WARNING, word  # noqa: E402
 
 LIBRARY = ("gpipe", "one_f_one_b", "eager_1f1b", "zb_h1", "zb_h2", "looped_bfs", "interleaved_1f1b", "kimi_k2",
-           "interleaved_zero_bubble", "zb_v", "dualpipe_v")
+           "interleaved_zero_bubble", "zb_v", "v_half", "v_min", "dualpipe_v")
 ERROR = re.compile(r"^[^:\n]+:\d+:\d+: error: .", re.M)
 MODEL = """use nn;
 use optim;
@@ -196,28 +197,49 @@ class Starts:
 
 
 class Mutant:
-    def __init__(self, starts, folder, seed):
-        rng = random.Random(seed)
-        start, self.stages, self.microbatches = starts.any(rng)
-        self.seed, self.path, self.schedule = seed, os.path.join(folder, f"x{seed}.pp"), mutated(rng, start)
-        self.options = [f"--schedule=mutant", f"--ranks={len(self.schedule)}", f"-Dstages={self.stages}",
-                        f"--microbatches={self.microbatches}"]
-        self.reason, self.in_order = schedules.judge(self.schedule, self.stages, self.microbatches,
-                                                     schedules.Needs.chain(self.stages))
-        with open(self.path, "w") as f:
-            f.write(MODEL + "\n" + schedules.text("mutant", self.schedule))
+    """Of a chain: what is right is known in every case."""
+
+    def __init__(self, starts, folder, rng, seed):
+        start, stages, microbatches = starts.any(rng)
+        self.bare_options = [f"--stages={stages}", f"--microbatches={microbatches}"]
+        self.prepare(rng, folder, seed, start, MODEL, [f"-Dstages={stages}", f"--microbatches={microbatches}"])
+        self.judge(stages, microbatches, schedules.Needs.chain(stages))
+        self.bare = self.write(os.path.join(folder, f"x{seed}_bare.pp"), "")
+
+    def prepare(self, rng, folder, seed, start, model, options):
+        self.seed, self.schedule = seed, mutated(rng, start)
+        self.common = ["--schedule=mutant", f"--ranks={len(self.schedule)}"]
+        self.options = self.common + options
+        self.path = self.write(os.path.join(folder, f"x{seed}.pp"), model)
+
+    def judge(self, stages, microbatches, needs):
+        self.reason, self.in_order = schedules.judge(self.schedule, stages, microbatches, needs)
+        self.stuck = "can't run" in (self.reason or "")
+
+    def write(self, path, head):
+        with open(path, "w") as f:
+            f.write(head + "\n" + schedules.text("mutant", self.schedule))
+        return path
 
     def check(self):
-        """None, or what is wrong with what `ppc check` says."""
-        status, out, err = emitted.call([emitted.PPC, "check", self.path, "--color=never"] + self.options)
+        """None, or what is wrong with what `ppc check` says, with the model and without."""
+        for path, options in ((self.path, self.options), (self.bare, self.common + self.bare_options)):
+            status, out, err = emitted.call([emitted.PPC, "check", path, "--color=never"] + options)
+            wrong = self.wrong_verdict(status, out, err)
+            if wrong:
+                return f"{' '.join(options)}: {wrong}\n{err}"
+        return None
+
+    def wrong_verdict(self, status, out, err):
+        self.accepted = status == 0
         if status != (1 if self.reason else 0):
-            return f"status {status}, but {self.reason or 'it is right'}\n{err}"
-        if "can't run" in (self.reason or "") and "error: this schedule can't finish" not in err:
-            return f"no error about a deadlock, although {self.reason}:\n{err}"
+            return f"status {status}, but {self.reason or 'it is right'}"
+        if self.stuck and "error: this schedule can't finish" not in err:
+            return f"no error about a deadlock, although {self.reason}"
         if self.reason:
-            return None if ERROR.search(err) and not out else f"no error with a place, or a report as well:\n{err}{out}"
+            return None if ERROR.search(err) and not out else f"no error with a place, or a report as well: {out}"
         if (ORDER_WARNING in err) == self.in_order:
-            return f"a warning about the order is {'there' if self.in_order else 'missing'}:\n{err}"
+            return f"a warning about the order is {'there' if self.in_order else 'missing'}"
         return None
 
     def train(self, shop):
@@ -233,19 +255,46 @@ class Mutant:
         return None if near else f"another result, beyond rounding: {runs[1][0]} instead of {runs[0][0]}"
 
 
+class LooseMutant(Mutant):
+    """Of a random model, of which only more is known than its stages need of one another: a schedule that would be stuck
+    may still be right. Then it trains."""
+
+    def __init__(self, starts, folder, rng, seed):
+        text, model = models.make(rng, steps=2)
+        while model.stages == 1:
+            text, model = models.make(rng, steps=2)
+        needs = schedules.Needs(model.needs)
+        place = schedules.placement(rng, model.stages, rng.randint(2, min(model.stages, 4)))
+        self.prepare(rng, folder, seed, schedules.make(rng, needs, place, model.microbatches), text, [])
+        self.judge(model.stages, model.microbatches, needs)
+        self.bare = None
+
+    def check(self):
+        status, out, err = emitted.call([emitted.PPC, "check", self.path, "--color=never"] + self.options)
+        if self.stuck and status == 0:
+            self.accepted, self.in_order = True, ORDER_WARNING not in err
+            return None
+        if not self.reason and not self.in_order and ORDER_WARNING not in err:
+            self.in_order = True  # the stage has nothing to add
+        wrong = self.wrong_verdict(status, out, err)
+        return wrong and f"{' '.join(self.options)}: {wrong}\n{err}"
+
+
 def try_mutant(starts, shop, seed, every, keep):
     """Returns (accepted, trained, what is wrong or None)."""
-    mutant = Mutant(starts, shop.folder, seed)
-    wrong, trained = mutant.check(), False
-    if not wrong and not mutant.reason and every and seed % every == 0:
-        trained = True
+    rng = random.Random(seed)
+    mutant = (LooseMutant if seed % 5 == 0 else Mutant)(starts, shop.folder, rng, seed)
+    wrong = mutant.check()
+    trains = not wrong and mutant.accepted and every and (mutant.stuck or rng.random() * every < 1)
+    if trains:
         try:
             wrong = mutant.train(shop)
         except emitted.Failure as failure:
             wrong = str(failure)
-    if not keep:
-        os.remove(mutant.path)
-    return mutant.reason is None, trained, wrong
+    for path in (mutant.path, mutant.bare):
+        if path and not keep:
+            os.remove(path)
+    return mutant.accepted, trains, wrong
 
 
 def main(first, count, every=0, keep=None):
@@ -256,7 +305,7 @@ def main(first, count, every=0, keep=None):
     seeds = range(first, first + count)
     with ThreadPoolExecutor(2) as pool:
         for seed, (right, ran, wrong) in zip(seeds, pool.map(lambda s: try_mutant(starts, shop, s, every, keep), seeds)):
-            accepted, trained, failed = accepted + right, trained + ran, failed + bool(wrong)
+            accepted, trained, failed = accepted + right, trained + bool(ran), failed + bool(wrong)
             if wrong:
                 again = f"testdata/random/mutate.py {seed} 1 --train=1 --keep=DIR"
                 print(f"mutant {seed}: {wrong}\n  again: {again}; the file is DIR/x{seed}.pp", flush=True)
@@ -264,10 +313,6 @@ def main(first, count, every=0, keep=None):
         shutil.rmtree(folder)
     print(f"{count} mutants: {count - accepted} refused, {accepted} accepted, {trained} of them trained; {failed} wrong")
     return failed != 0 or (count >= 100 and not 0 < accepted < count)
-
-
-def word(name, default):
-    return next((a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith(f"--{name}=")), default)
 
 
 if __name__ == "__main__":
