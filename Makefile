@@ -91,6 +91,11 @@ test: setup
 check: bin/ppc $(UNITS) $(RUNITS) $(B)/asan/fuzz
 	@testdata/run $(B)/asan/fuzz $(UNITS) $(RUNITS) testdata
 
+# The same promises on many more cases, in hours.
+test-long: setup
+	@$(MAKE) --no-print-directory bin/ppc
+	@JOBS=1 LIMIT=36000 VERBOSE=1 testdata/run $(wildcard testdata/*/*.long)
+
 demo: setup
 	@$(MAKE) --no-print-directory bin/ppc
 	@testdata/demo
@@ -130,4 +135,4 @@ format:
 
 -include $(shell find $(B)/obj $(B)/asan/obj -name '*.d' 2>/dev/null)
 
-.PHONY: all bench setup test check demo fuzz clean install format
+.PHONY: all bench setup test test-long check demo fuzz clean install format
