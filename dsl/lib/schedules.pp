@@ -147,8 +147,8 @@ schedule kimi_k2(ranks, stages, microbatches, chunks = div(stages, ranks)) {
   }
 }
 
-// Interleaved with halves: a shorter warm-up, and weight halves that wait as in zb_h1. Bubble ranks
-// - 1 chunks at equal costs; ranks * chunks stashes, weight-held.
+// Interleaved with halves: a shorter warm-up, and weight halves that wait as in zb_h1. Bubble
+// (ranks - 1) (F + I - W); holds ranks * chunks stashes, weight-held.
 schedule interleaved_zero_bubble(ranks, stages, microbatches, chunks = div(stages, ranks)) {
   require stages == ranks * chunks, "stages must be ranks * chunks";
   let rounds = max(1, div(microbatches, ranks));

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Every library schedule against the published figures: table.py PPC [SCHEDULE…]
 
-For 1, 2, 3, 4 and 8 ranks and as many microbatches as 1, P-1, P, P+1, 2P-1 and 4P: it is accepted with the live
-counts and the bubble of its closed form, or refused with the error that says what it needs. Unit times: F = I = W
-= 1 for a stage (of an interleaved or V schedule: for a chunk), whole backward 2. With a cost of a transfer the forms
-hold where the ranks divide the microbatches."""
+For 1, 2, 3, 4 and 8 ranks and as many microbatches as 1, P-1, P, P+1, 2P-1 and 4P: it is accepted and proved to finish,
+with the live counts and the bubble of its closed form, or refused with the error that says what it needs. Unit times:
+F = I = W = 1 for a stage (of an interleaved or V schedule: for a chunk), whole backward 2. With a cost of a transfer
+the forms hold where the ranks divide the microbatches, with other costs where W is no longer than F."""
 import concurrent.futures, json, random, re, subprocess, sys
 
 ppc = sys.argv[1]
 HOP = 0.0625  # small, and exact in binary
 
 
-def simulate(schedule, p, m, *options):
-    run = subprocess.run([ppc, "simulate", f"--schedule={schedule}", f"--ranks={p}", f"--microbatches={m}", "--json", *options],
+def simulate(schedule, p, m, *options, command="simulate"):
+    run = subprocess.run([ppc, command, f"--schedule={schedule}", f"--ranks={p}", f"--microbatches={m}", "--json", *options],
                          capture_output=True, text=True)
     if run.returncode == 0:
         return json.loads(run.stdout)
@@ -34,6 +34,7 @@ class Form:
     """live, held: per rank, None where there is no form. bubble: at unit times, hop: what c adds, per c."""
     v = 1
     cost = "F=1"
+    weights = None  # the bubble is P - 1 times F + I + weights * W
 
     def refused(p, m):
         return None
@@ -46,18 +47,21 @@ class Form:
 
 
 class gpipe(Form):
+    weights = 1
     def live(p, m): return [m] * p
     def bubble(p, m): return 3 * (p - 1)
     def hop(p, m): return 2 * (p - 1)
 
 
 class one_f_one_b(Form):
+    weights = 1
     def live(p, m): return ranks(p, lambda r: min(m, p - r))
     def bubble(p, m): return 3 * (p - 1)
     def hop(p, m): return 2 * (p - 1) * m // p + 2 * (p - 2) if p > 1 else 0
 
 
 class eager_1f1b(Form):
+    weights = 1
     def live(p, m): return ranks(p, lambda r: min(m, 2 * (p - r) - 1))
     def bubble(p, m): return 3 * (p - 1)
     def hop(p, m): return 2 * (p - 1)
@@ -65,6 +69,7 @@ class eager_1f1b(Form):
 
 class Interleaved(Form):
     v = 2
+    weights = 1
     def refused(p, m): return "microbatches must be a multiple of the rounds" if m % max(1, m // p) else None
     # With fewer microbatches than ranks each further chunk waits for the missing ones.
     def bubble(p, m): return 3 * (p - 1) + 3 * max(0, p - m)
@@ -80,6 +85,7 @@ class kimi_k2(Interleaved):
 
 
 class interleaved_zero_bubble(Interleaved):
+    weights = -1
     def live(p, m): return ranks(p, lambda r: min(2 * m, group(p, m) + p - r))
     def held(p, m): return [min(2 * m, group(p, m) + p)] * p
     def bubble(p, m): return p - 1 if m >= p else None
@@ -88,6 +94,7 @@ class interleaved_zero_bubble(Interleaved):
 
 class looped_bfs(Form):
     v = 2
+    weights = 1
     def refused(p, m): return "at least as many microbatches as ranks" if m < p else None
     def live(p, m): return [2 * m] * p
     def bubble(p, m): return 3 * (p - 1)
@@ -96,6 +103,7 @@ class looped_bfs(Form):
 
 
 class zb_h1(Form):
+    weights = -1
     def live(p, m): return ranks(p, lambda r: min(m, p - r))
     def held(p, m): return [min(m, p)] * p
     def bubble(p, m): return p - 1 if m > p else 2 * (m + p - 1) + 1 - 3 * m if p > 1 else 0
@@ -103,6 +111,7 @@ class zb_h1(Form):
 
 
 class zb_h2(Form):
+    weights = -2
     def live(p, m): return ranks(p, lambda r: min(m, 2 * (p - r) - 1))
     def held(p, m): return [min(m, 2 * p - 1)] * p
     def bubble(p, m): return max(0, 2 * p - 1 - m)
@@ -157,14 +166,15 @@ def differs(what, got, want):
 
 
 def check_case(form, p, m):
-    got = simulate(form.__name__, p, m, f"--stages={form.v * p}", f"--cost={form.cost},transfer=0")
+    got = simulate(form.__name__, p, m, f"--stages={form.v * p}", f"--cost={form.cost},transfer=0", command="check")
     needs = form.refused(p, m)
     if needs:
         ok = isinstance(got, str) and re.match(r"--schedule:1:1: error: .*" + needs, got) and "required here" in got
         return [] if ok else [f"not refused for '{needs}': {got}"]
     if isinstance(got, str):
         return [got]
-    wrong = differs("live until I", peaks(got, "peak_live"), form.live(p, m))
+    wrong = differs("the verdict", got["verdict"], "proved")
+    wrong += differs("live until I", peaks(got, "peak_live"), form.live(p, m))
     wrong += differs("held until W", peaks(got, "peak_live_weight_held"), form.held(p, m))
     wrong += differs("the bubble", got["bubble"], form.bubble(p, m))
     wrong += differs("the step", got["step_time"], got["bubble"] + 3 * form.v * m)
@@ -179,6 +189,12 @@ def check_hop(form, p, m):
     got = simulate(form.__name__, p, m, f"--stages={form.v * p}", f"--cost={form.cost},transfer={HOP}")
     return [got] if isinstance(got, str) else differs(f"the bubble with hops of {HOP}", got["bubble"],
                                                       form.bubble(p, m) + HOP * form.hop(p, m))
+
+
+def check_costs(form, p, F, I, W):
+    """The bubble in F, I and W with many microbatches."""
+    got = simulate(form.__name__, p, 4 * p, f"--stages={form.v * p}", f"--cost=F={F},I={I},W={W},transfer=0")
+    return [got] if isinstance(got, str) else differs("the bubble", got["bubble"], (p - 1) * (F + I + form.weights * W))
 
 
 def check_figure(schedule, p, m, stages, key, want):
@@ -243,6 +259,10 @@ def cases():
                 yield f"{form.__name__}, {p} ranks, {m} microbatches", check_case, (form, p, m)
                 if m % p == 0 and not form.refused(p, m) and form.hop(p, m) is not None:
                     yield f"{form.__name__}, {p} ranks, {m} microbatches, hops", check_hop, (form, p, m)
+    for form in FORMS:
+        for p in (2, 4, 8) if form.weights is not None else ():
+            for F, I, W in ((18, 17, 9), (10, 12, 8)):
+                yield f"{form.__name__}, {p} ranks, F {F}, I {I}, W {W}", check_costs, (form, p, F, I, W)
     for figure in FIGURES:
         yield f"{figure[0]}, {figure[1]} ranks, {figure[2]} microbatches", check_figure, figure
     for case in greedy_cases():
