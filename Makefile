@@ -25,7 +25,7 @@ SAY        = $(if $(V),,@echo "  make $@";)
 sources    = $(filter-out %_test.c %/fuzz.c,$(wildcard $(1)))
 BASE      := $(call sources,compiler/base/*.c)
 DSL       := $(call sources,dsl/*.c) $(B)/dsl/parse.c $(B)/dsl/lex.c $(B)/dsl/library.c
-COMPILER  := $(call sources,compiler/ir/*.c compiler/*.c)
+COMPILER  := $(call sources,compiler/ir/*.c compiler/*.c) $(B)/compiler/page.c
 CODEGEN   := $(call sources,codegen/*.c codegen/c/*.c) $(B)/codegen/runtime_files.c
 DRIVER    := $(call sources,compiler/driver/*.c)
 objects    = $(patsubst %.c,$(B)/obj/%.o,$(patsubst $(B)/%,gen/%,$(1)))
@@ -62,6 +62,10 @@ $(B)/dsl/lex.c: dsl/lex.l $(B)/dsl/parse.h
 $(B)/dsl/library.c: dsl/embed.sh $(wildcard dsl/lib/*.pp)
 	@mkdir -p $(@D)
 	$(SAY)sh dsl/embed.sh $(wildcard dsl/lib/*.pp) >$@.tmp && mv $@.tmp $@
+
+$(B)/compiler/page.c: compiler/page/embed.sh compiler/page/page.css compiler/page/page.js
+	@mkdir -p $(@D)
+	$(SAY)sh compiler/page/embed.sh compiler/page/page.css compiler/page/page.js >$@.tmp && mv $@.tmp $@
 
 $(B)/codegen/runtime_files.c: codegen/embed.sh $(RUNTIME)
 	@mkdir -p $(@D)

@@ -92,6 +92,9 @@ static const Row table[] = {
     {"--bandwidth", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(bandwidth), "bytes that a rank moves per second, likewise (10G)"},
     {"--link", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(link), "bytes per second between two ranks, likewise (5G)"},
 
+    {"--svg", "FILE", 0, SIMULATE, KIND_TEXT, 0, AT(svg), "draw the step as an SVG"},
+    {"--html", "FILE", 0, SIMULATE, KIND_TEXT, 0, AT(html), "draw the step as a page with zoom"},
+    {"--trace", "FILE", 0, SIMULATE, KIND_TEXT, 0, AT(trace), "draw the measured step of ppc run --trace=FILE too"},
     {"--init", "FILE", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "start from the parameters in a safetensors file"},
     {"--save", "FILE", 0, RUN, KIND_TEXT, PASSED_ON | TRAINING_ONLY, NO_FIELD, "write the parameters there at the end"},
     {"--save-gradients", "FILE", 0, RUN, KIND_TEXT, PASSED_ON | TRAINING_ONLY, NO_FIELD, "write the last step's gradients there"},
@@ -518,6 +521,7 @@ static int check_together(const Parser *p) {
     if (o->pretty || o->locations || o->stage >= 0 || o->rank >= 0) return complain(p, "--format=csv prints the whole schedule, in one form");
   }
   if (o->compile.keep_transfers && !schedule_is_csv(o->compile.schedule)) return complain(p, "--keep-transfers needs --schedule=FILE.csv");
+  if (o->trace && !o->svg && !o->html) return complain(p, "--trace draws nothing without --svg or --html");
   if (o->command == COMMAND_FMT && o->write && o->check) return complain(p, "--write and --check exclude each other");
   if (o->command != COMMAND_RUN) return STATUS_FINE;
   if (p->generates && p->training) return complain(p, "%s means nothing with --generate", p->training);

@@ -38,6 +38,7 @@ typedef struct {
   /* simulate, and check of a schedule without a model */
   int64_t stages;            /* -1: the fewest that the schedule takes */
   StatedCosts costs;
+  const char *svg, *html, *trace; /* of simulate */
   bool has_costs;            /* --cost was given */
   double flops, bandwidth, link; /* per second, for estimates */
   /* dump */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "compiler/driver/bare.h"
+#include "compiler/driver/pictures.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/driver/simulate.h"
 
@@ -101,7 +102,8 @@ int simulate_command(Arena *arena, Diag *diag, const Options *options) {
   c.view.color = wants_color(options->color);
   const Simulation *s = bare_is_wanted(options) ? simulate_schedule(&c) : simulate_model(&c);
   diag_flush(diag);
-  return s ? show(&c, s) : STATUS_INPUT;
+  if (!s || !pictures_write(arena, options, &s->timeline)) return STATUS_INPUT;
+  return show(&c, s);
 }
 
 int simulate_check_schedule(Arena *arena, Diag *diag, const Options *options) {
