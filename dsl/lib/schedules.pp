@@ -111,7 +111,7 @@ schedule interleaved_1f1b(ranks, stages, microbatches, chunks = div(stages, rank
   require stages == ranks * chunks, "stages must be ranks * chunks";
   let rounds = max(1, div(microbatches, ranks));
   require mod(microbatches, rounds) == 0,
-    "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
+      "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
   fn chunk(k) { return mod(div(k, group), chunks); }
@@ -132,7 +132,7 @@ schedule kimi_k2(ranks, stages, microbatches, chunks = div(stages, ranks)) {
   require stages == ranks * chunks, "stages must be ranks * chunks";
   let rounds = max(1, div(microbatches, ranks));
   require mod(microbatches, rounds) == 0,
-    "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
+      "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
   fn chunk(k) { return mod(div(k, group), chunks); }
@@ -153,7 +153,7 @@ schedule interleaved_zero_bubble(ranks, stages, microbatches, chunks = div(stage
   require stages == ranks * chunks, "stages must be ranks * chunks";
   let rounds = max(1, div(microbatches, ranks));
   require mod(microbatches, rounds) == 0,
-    "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
+      "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
   fn chunk(k) { return mod(div(k, group), chunks); }
@@ -185,12 +185,12 @@ schedule zb_v(ranks, stages, microbatches) {
     let f0 = 0; let f1 = 0; let i0 = 0; let i1 = 0; let w0 = 0; let w1 = 0;
     // Fewer microbatches run the order of 2 ranks - 1, with the others left out.
     let n = max(microbatches, 2 * ranks - 1);
-    fn forward_down()  { if f0 < microbatches { forward(down, k, f0); } f0 += 1; }
-    fn forward_up()    { if f1 < microbatches { forward(up, k, f1); } f1 += 1; }
-    fn input_down()    { if i0 < microbatches { backward_input(down, k, i0); } i0 += 1; }
-    fn input_up()      { if i1 < microbatches { backward_input(up, k, i1); } i1 += 1; }
-    fn weight_down()   { if w0 < microbatches { backward_weight(down, k, w0); } w0 += 1; }
-    fn weight_up()     { if w1 < microbatches { backward_weight(up, k, w1); } w1 += 1; }
+    fn forward_down() { if f0 < microbatches { forward(down, k, f0); } f0 += 1; }
+    fn forward_up() { if f1 < microbatches { forward(up, k, f1); } f1 += 1; }
+    fn input_down() { if i0 < microbatches { backward_input(down, k, i0); } i0 += 1; }
+    fn input_up() { if i1 < microbatches { backward_input(up, k, i1); } i1 += 1; }
+    fn weight_down() { if w0 < microbatches { backward_weight(down, k, w0); } w0 += 1; }
+    fn weight_up() { if w1 < microbatches { backward_weight(up, k, w1); } w1 += 1; }
     for j in 0..2 * (ranks - r) - 1 { forward_down(); }
     for j in 0..r { forward_up(); forward_down(); }
     for j in 0..ranks - r { forward_up(); input_up(); weight_up(); }
@@ -216,7 +216,7 @@ schedule dualpipe_v(ranks, stages, microbatches) {
   rank r {
     let first = [r * k, (2 * ranks - 1 - r) * k];
     let f = [0, 0]; let b = [0, 0];  // microbatches so far, of each chunk
-    let waiting = [];                // weight halves: [chunk, microbatch]
+    let waiting = [];  // weight halves: [chunk, microbatch]
     fn run_forward(c) { forward(first[c], k, f[c]); f[c] += 1; }
     fn run_backward(c) { backward(first[c], k, b[c]); b[c] += 1; }
     fn run_input(c) { backward_input(first[c], k, b[c]); append(waiting, [c, b[c]]); b[c] += 1; }
@@ -235,7 +235,7 @@ schedule dualpipe_v(ranks, stages, microbatches) {
       pair(1, 0);
     }
     for j in 0..above { run_backward(1); pair(1, 0); }
-    for j in 0..2 * (r + 1) {        // the second half of these leaves its weights to the end
+    for j in 0..2 * (r + 1) {  // the second half of these leaves its weights to the end
       if j < r + 1 { run_backward(1 - mod(j, 2)); } else { run_input(1 - mod(j, 2)); }
     }
     for j in 0..above { run_weight(); run_input(0); }
@@ -346,15 +346,18 @@ fn stashes_of_block(slots) {
 }
 
 fn run_v(r, ranks, stages, order) {
-  let k = stages / (2 * ranks); let down = r * k; let up = (2 * ranks - 1 - r) * k;
-  let n = [0, 0, 0, 0, 0, 0];
+  let k = stages / (2 * ranks);
+  let down = r * k; let up = (2 * ranks - 1 - r) * k;
+  let first = [down, up, up, down, up, down]; let n = [0, 0, 0, 0, 0, 0];
   for kind in order {
     let i = n[kind]; n[kind] += 1;
-    if kind == 0 { forward(down, k, i); } else if kind == 1 { forward(up, k, i); }
-    else if kind == 2 { backward_input(up, k, i); }
-    else if kind == 3 { backward_input(down, k, i); }
-    else if kind == 4 { backward_weight(up, k, i); }
-    else { backward_weight(down, k, i); }
+    if kind < 2 {
+      forward(first[kind], k, i);
+    } else if kind < 4 {
+      backward_input(first[kind], k, i);
+    } else {
+      backward_weight(first[kind], k, i);
+    }
   }
 }
 
@@ -366,20 +369,21 @@ fn run_v(r, ranks, stages, order) {
 // `stash`, of which `weight_stash` stays from the input half to the weight half (numbers or lists
 // per stage). Never slower than zb_h1 or zb_h2 where those fit.
 schedule greedy(ranks, stages, microbatches, F = 1, I = 1, W = 1, transfer = 0, memory = stages,
-                stash = 1, weight_stash = stash) {
+    stash = 1, weight_stash = stash) {
   require mod(stages, ranks) == 0, "the stages must be a multiple of the ranks";
   let k = stages / ranks;
   fn suits(x, n) { return not is_list(x) or len(x) == n; }
   require suits(F, stages) and suits(I, stages) and suits(W, stages),
-    "a list of costs must have one for each stage";
+      "a list of costs must have one for each stage";
   require suits(stash, stages) and suits(weight_stash, stages),
-    "a list of stashes must have one for each stage";
+      "a list of stashes must have one for each stage";
   require suits(memory, ranks), "a list of limits must have one for each rank";
   fn of_ranks(x) {
     let sums = [];
     for r in 0..ranks {
       let sum = 0.0;
       for s in r * k..(r + 1) * k { sum += is_list(x) ? x[s] : x; }
+      require sum >= 0, "costs and stashes can't be negative";
       append(sums, sum);
     }
     return sums;
@@ -396,8 +400,8 @@ schedule greedy(ranks, stages, microbatches, F = 1, I = 1, W = 1, transfer = 0, 
   }
   let best = []; let best_span = infinity;
   for ahead in [greedy_line(ranks, 1, grow[0], room), greedy_line(ranks, 2, grow[0], room),
-                greedy_fill(ranks, costs, transfer, grow[0], room, false),
-                greedy_fill(ranks, costs, transfer, grow[0], room, true)] {
+      greedy_fill(ranks, microbatches, costs, transfer, grow[0], room, false),
+      greedy_fill(ranks, microbatches, costs, transfer, grow[0], room, true)] {
     for gaps in 0..3 {
       let order, span = greedy_order(ranks, microbatches, costs, transfer, grow, room, ahead, gaps);
       if span < best_span { best = order; best_span = span; }
@@ -407,8 +411,13 @@ schedule greedy(ranks, stages, microbatches, F = 1, I = 1, W = 1, transfer = 0, 
     let n = [0, 0, 0];
     for kind in best[r] {
       let i = n[kind]; n[kind] += 1;
-      if kind == 0 { forward(r * k, k, i); }
-      else if kind == 1 { backward_input(r * k, k, i); } else { backward_weight(r * k, k, i); }
+      if kind == 0 {
+        forward(r * k, k, i);
+      } else if kind == 1 {
+        backward_input(r * k, k, i);
+      } else {
+        backward_weight(r * k, k, i);
+      }
     }
   }
 }
@@ -427,13 +436,14 @@ fn greedy_line(ranks, steps, stash, room) {
 
 // The same from the costs: as many as end before the first input half can start (with `over`, the
 // last may end behind that), on each rank fewer than on the one above it.
-fn greedy_fill(ranks, costs, transfer, stash, room, over) {
+fn greedy_fill(ranks, microbatches, costs, transfer, stash, room, over) {
   let first = [];  // when each rank has run its first forward
   for r in 0..ranks { append(first, (r == 0 ? 0 : first[r - 1] + transfer) + costs[0][r]); }
   let counts = []; let back = first[ranks - 1] - transfer;  // when the first input half can start
   for r in reverse(0..ranks) {
     let n = 0; let t = first[r]; back += transfer;
-    while (n + 2) * stash[r] <= room[r] + 1e-9 and (over ? t < back : t + costs[0][r] <= back) {
+    while n + 1 < microbatches and (n + 2) * stash[r] <= room[r] + 1e-9
+        and (over ? t < back : t + costs[0][r] <= back) {
       n += 1; t += costs[0][r];
     }
     append(counts, n);

@@ -241,6 +241,11 @@ FIGURES = [
     ("interleaved_1f1b", 4, 16, 8, "peak_live", [11, 9, 7, 5]),
     ("interleaved_1f1b", 4, 3, 8, "step_time", 30),
     ("interleaved_1f1b", 4, 3, 8, "peak_live", [6, 6, 6, 4]),
+    # three chunks
+    ("interleaved_1f1b", 4, 8, 12, "peak_live", [15, 13, 11, 9]),
+    ("interleaved_1f1b", 4, 8, 12, "bubble", 9),
+    ("interleaved_zero_bubble", 4, 8, 12, "peak_live_weight_held", [12] * 4),
+    ("interleaved_zero_bubble", 4, 8, 12, "bubble", 3),
     ("zb_v", 4, 6, 8, "bubble", 2),
     # k consecutive stages act as one
     ("zb_h1", 4, 8, 8, "peak_live_weight_held", [8, 8, 8, 8]),
