@@ -14,75 +14,18 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
-
-typedef enum {
-  NEVER,  /* crosses between tasks as a value */
-  ALWAYS, /* each task that uses it makes it */
-  MAYBE   /* decided for the backward tasks of its stage */
-} Remake;
-
-typedef struct {
-  Op op;
-  int stage;
-  pp_task_kind home;  /* the task that holds it; BWD holds both halves */
-  Remake remake;
-  bool is_free;       /* follows from constants alone */
-  bool is_light;      /* follows from constants and parameters alone, without products */
-  bool needed;        /* of a forward op: a backward task of its stage uses it */
-  bool kept;          /* its results are stashed */
-  int stamp;          /* of the last search that saw it */
-} Node;
-typedef VEC(Node *) NodeVec;
-
-typedef struct {
-  Value value;
-  bool leaves; /* used by more than its own stage's bwd_weight */
-} Crossing;
-
-typedef struct {
-  Op func;
-  int stage;
-  pp_task_kind kind;
-  Builder b;
-  PtrMap values; /* original → its copy or argument here */
-  VEC(int64_t) in, out;
-} Task;
-
-typedef struct {
-  Ir *ir;
-  Arena *tmp;
-  int n_stages, n_nodes, stamp;
-  Node *nodes;
-  PtrMap index;          /* op → Node */
-  NodeVec *homes;        /* [n_stages * PP_TASK_KIND_COUNT] ops in program order */
-  Op *modules;           /* [n_stages] */
-  VEC(Task *) tasks;
-  Task **by_stage;       /* [n_stages * PP_TASK_KIND_COUNT] */
-  PtrMap ids;            /* value → id + 1 */
-  VEC(Crossing) crossings;
-  PtrMap received;       /* values of other stages that the backward of the current stage keeps */
-  NodeVec search;        /* of the current search: what it went through */
-  ValueVec missing;      /* and what would have to be stashed for it */
-  ValueVec stack;
-} Split;
-
-static Node *node_of(Split *s, Value v) { return ptrmap_get(&s->index, value_owner(v).ptr); }
+#include "compiler/split.h"
 
 static bool is_backward(pp_task_kind kind) { return kind == PP_BWD_INPUT || kind == PP_BWD_WEIGHT; }
 
 /* --- what can be made again ----------------------------------------------------------- */
-
-static bool is_transcendental(OpId id) {
-  return id == OP_EXP || id == OP_LOG || id == OP_TANH || id == OP_ERF || id == OP_SIN || id == OP_COS ||
-         id == OP_POW;
-}
 
 static Remake remake_of(const Node *n) {
   OpId id = op_id(n->op);
   if (n->is_light || id == OP_RESHAPE || id == OP_BROADCAST) return ALWAYS;
   if (n->home != PP_FWD) return NEVER;
   OpClass class = op_class(id);
-  return (class == CLASS_MAP && !is_transcendental(id)) || class == CLASS_MOVE ? MAYBE : NEVER;
+  return (class == CLASS_MAP && !split_is_transcendental(id)) || class == CLASS_MOVE ? MAYBE : NEVER;
 }
 
 static void classify(Split *s, Node *n) {
@@ -92,7 +35,7 @@ static void classify(Split *s, Node *n) {
   n->is_free = (op_traits(id) & TRAIT_FREE) || (class != CLASS_LEAF && (op_traits(id) & TRAIT_PURE));
   n->is_light = (op_traits(id) & TRAIT_FREE) || light;
   for (int i = 0; i < op_n_operands(n->op); i++) {
-    Node *from = node_of(s, op_operand(n->op, i));
+    Node *from = split_node(s, op_operand(n->op, i));
     n->is_free = n->is_free && from->is_free;
     n->is_light = n->is_light && from->is_light;
   }
@@ -109,10 +52,6 @@ static pp_task_kind home_of(Op op, bool in_loop) {
   return op_unit(op, "pp.weight_half") ? PP_BWD_WEIGHT : PP_BWD_INPUT;
 }
 
-static NodeVec *home(Split *s, int stage, pp_task_kind kind) {
-  return &s->homes[stage * PP_TASK_KIND_COUNT + kind];
-}
-
 static void read_func(Split *s, OpVec ops, bool in_loop) {
   for (int i = 0; i < ops.n; i++) {
     Op op = ops.at[i];
@@ -122,7 +61,7 @@ static void read_func(Split *s, OpVec ops, bool in_loop) {
     if (n->stage < 0 || n->stage >= s->n_stages) bug("%s in stage %d", op_name(op_id(op)), n->stage);
     ptrmap_put(s->tmp, &s->index, op.ptr, n);
     classify(s, n);
-    VEC_PUSH(s->tmp, home(s, n->stage, n->home), n);
+    VEC_PUSH(s->tmp, split_home(s, n->stage, n->home), n);
   }
 }
 
@@ -151,7 +90,7 @@ static void mark_needed(Split *s, int stage, const NodeVec *users) {
   for (int i = 0; i < users->n; i++) push_operands(s, users->at[i]->op);
   while (s->stack.n) {
     Value v = VEC_POP(&s->stack);
-    Node *n = node_of(s, v);
+    Node *n = split_node(s, v);
     if (is_received(n, stage)) {
       if (n->home == PP_FWD) ptrmap_put(s->tmp, &s->received, v.ptr, n);
       continue;
@@ -172,7 +111,7 @@ static int64_t cost_to_remake(Split *s, Node *n) {
   push_operands(s, n->op);
   while (s->stack.n) {
     Value v = VEC_POP(&s->stack);
-    Node *from = node_of(s, v);
+    Node *from = split_node(s, v);
     bool here = !is_received(from, n->stage);
     if (here ? from->kept || from->stamp == s->stamp : ptrmap_get(&s->received, v.ptr) != NULL) continue;
     if (here) from->stamp = s->stamp;
@@ -193,7 +132,7 @@ static void remake(Split *s, Node *n) {
   n->remake = ALWAYS;
   for (int i = 0; i < s->search.n; i++) s->search.at[i]->remake = ALWAYS;
   for (int i = 0; i < s->missing.n; i++) {
-    Node *from = node_of(s, s->missing.at[i]);
+    Node *from = split_node(s, s->missing.at[i]);
     if (is_received(from, n->stage))
       ptrmap_put(s->tmp, &s->received, s->missing.at[i].ptr, from);
     else
@@ -215,10 +154,10 @@ static void decide(Split *s, Node *n) {
 /* Ops of MAYBE that are made again become ALWAYS, the others NEVER. Reductions and products are
  * marked first: they are stashed whatever else is chosen. */
 static void choose_stashes(Split *s, int stage) {
-  NodeVec *fwd = home(s, stage, PP_FWD);
+  NodeVec *fwd = split_home(s, stage, PP_FWD);
   s->received = (PtrMap){0};
-  mark_needed(s, stage, home(s, stage, PP_BWD_INPUT));
-  mark_needed(s, stage, home(s, stage, PP_BWD_WEIGHT));
+  mark_needed(s, stage, split_home(s, stage, PP_BWD_INPUT));
+  mark_needed(s, stage, split_home(s, stage, PP_BWD_WEIGHT));
   for (int i = 0; i < fwd->n; i++)
     if (fwd->at[i]->needed && fwd->at[i]->remake == NEVER) fwd->at[i]->kept = true;
   for (int i = 0; i < fwd->n; i++) decide(s, fwd->at[i]);
@@ -230,7 +169,7 @@ static void choose_stashes(Split *s, int stage) {
 
 static Op stage_module(Split *s, int stage) {
   if (op_is_null(s->modules[stage])) {
-    const NodeVec *fwd = home(s, stage, PP_FWD);
+    const NodeVec *fwd = split_home(s, stage, PP_FWD);
     Loc loc = fwd->n ? op_loc(s->ir, fwd->at[0]->op) : (Loc){0};
     const char *name = arena_printf(s->tmp, "stage_%d", stage);
     s->modules[stage] = module_create(s->ir, ir_body(s->ir), loc, name);
@@ -266,7 +205,7 @@ static int64_t cross(Split *s, const Task *user, Value v) {
     known = ptrmap_find(&s->ids, v.ptr);
   }
   int64_t id = (int64_t)(intptr_t)known->value - 1;
-  const Node *n = node_of(s, v);
+  const Node *n = split_node(s, v);
   if (user->stage != n->stage || user->kind != PP_BWD_WEIGHT || n->home != PP_BWD_INPUT)
     s->crossings.at[id].leaves = true;
   return id;
@@ -284,14 +223,20 @@ static void clone(Task *t, Node *n) {
   op_remove_attr(copy, "pp.task");
 }
 
+/* The weight half has a choice of its own. What bwd_input saves for it is made again there. */
+static bool is_made_in(const Task *t, const Node *n) {
+  bool chosen = t->kind == PP_BWD_WEIGHT && !n->is_light && n->home != PP_BWD_WEIGHT;
+  return chosen ? n->again : n->remake == ALWAYS;
+}
+
 /* Makes v available in t: an argument, or the ops that make it again, operands first. */
 static void provide(Split *s, Task *t, Value v) {
   s->stack.n = 0;
   VEC_PUSH(s->tmp, &s->stack, v);
   while (s->stack.n) {
     Value next = VEC_LAST(&s->stack);
-    Node *n = node_of(s, next);
-    bool mine = n->stage == t->stage && n->remake == ALWAYS;
+    Node *n = split_node(s, next);
+    bool mine = n->stage == t->stage && is_made_in(t, n);
     if (ptrmap_get(&t->values, next.ptr)) {
       s->stack.n--;
     } else if (!mine) {
@@ -339,10 +284,10 @@ static NodeVec merge_halves(Split *s, const NodeVec *input, const NodeVec *weigh
 }
 
 static void build_loop_tasks(Split *s, int stage) {
-  NodeVec *input = home(s, stage, PP_BWD_INPUT), *weight = home(s, stage, PP_BWD_WEIGHT);
+  NodeVec *input = split_home(s, stage, PP_BWD_INPUT), *weight = split_home(s, stage, PP_BWD_WEIGHT);
   NodeVec both = merge_halves(s, input, weight);
-  Loc loc = first_loc(s, home(s, stage, PP_FWD));
-  fill_task(s, open_task(s, stage, PP_FWD, loc), home(s, stage, PP_FWD));
+  Loc loc = first_loc(s, split_home(s, stage, PP_FWD));
+  fill_task(s, open_task(s, stage, PP_FWD, loc), split_home(s, stage, PP_FWD));
   fill_task(s, open_task(s, stage, PP_BWD, both.n ? first_loc(s, &both) : loc), &both);
   if (input->n) fill_task(s, open_task(s, stage, PP_BWD_INPUT, first_loc(s, input)), input);
   if (weight->n) fill_task(s, open_task(s, stage, PP_BWD_WEIGHT, first_loc(s, weight)), weight);
@@ -358,7 +303,7 @@ static void add_outputs(Split *s, Task *decide_task, Op step) {
 
 /* Every stage has an update that takes the control vector, so that every rank learns of it. */
 static void build_update_task(Split *s, int stage, Value control) {
-  NodeVec *ops = home(s, stage, PP_UPDATE);
+  NodeVec *ops = split_home(s, stage, PP_UPDATE);
   Op owner = value_owner(control);
   Task *t = open_task(s, stage, PP_UPDATE, ops->n ? first_loc(s, ops) : op_loc(s->ir, owner));
   add_argument(s, t, control);
@@ -403,7 +348,7 @@ static void build_refreshes(Split *s, Op step) {
 static void build_after_loop(Split *s, Op step) {
   OpVec controls = ir_ops(s->tmp, step, OP_CONTROL);
   for (int stage = 0; stage < s->n_stages; stage++) {
-    NodeVec *finish = home(s, stage, PP_FINISH), *decision = home(s, stage, PP_DECIDE);
+    NodeVec *finish = split_home(s, stage, PP_FINISH), *decision = split_home(s, stage, PP_DECIDE);
     if (finish->n) fill_task(s, open_task(s, stage, PP_FINISH, first_loc(s, finish)), finish);
     if (decision->n) {
       Task *t = open_task(s, stage, PP_DECIDE, first_loc(s, decision));
@@ -428,8 +373,8 @@ static void return_from(Split *s, int stage, pp_task_kind kind, int64_t id) {
 static void return_crossings(Split *s) {
   for (int id = 0; id < s->crossings.n; id++) {
     Crossing *c = &s->crossings.at[id];
-    Node *n = node_of(s, c->value);
-    return_from(s, n->stage, n->home, id);
+    Node *n = split_node(s, c->value);
+    return_from(s, n->stage, n->saved ? PP_BWD_INPUT : n->home, id);
     if (is_backward(n->home) && c->leaves) return_from(s, n->stage, PP_BWD, id);
   }
 }
@@ -481,7 +426,10 @@ bool split_run(Ir *ir) {
   Op microbatch = func_find(ir, ir_top(ir), "microbatch"), step = func_find(ir, ir_top(ir), "step");
   Split s = {.ir = ir, .tmp = arena_create(), .n_stages = (int)op_int(ir_top(ir), "pp.stages", 1)};
   read_module(&s, microbatch, step);
-  for (int stage = 0; stage < s.n_stages; stage++) choose_stashes(&s, stage);
+  for (int stage = 0; stage < s.n_stages; stage++) {
+    choose_stashes(&s, stage);
+    halves_choose(&s, stage);
+  }
   for (int stage = 0; stage < s.n_stages; stage++) build_loop_tasks(&s, stage);
   build_after_loop(&s, step);
   return_crossings(&s);

@@ -275,6 +275,54 @@ static void build_random(Random *r, int n_stages) {
   end_net(f, x);
 }
 
+/* Bytes that the weight half of the middle stage of three takes from the tasks before it. */
+static int64_t weight_bytes(Value (*middle)(Fixture *, Value)) {
+  Fixture f = start_net(3, 2);
+  Value x = dense(&f, "first", data(&f, "x", square(&f)));
+  f.b.stage = 1;
+  x = middle(&f, x);
+  f.b.stage = 2;
+  end_net(&f, dense(&f, "last", x));
+  CHECK(check_split(&f, noisy_machine));
+  Op weights = func_find(f.ir, find_module(&f, 1), "bwd_weight");
+  int64_t bytes = 0;
+  for (int i = 0; i < func_n_args(weights); i++) bytes += type_bytes(value_type(func_arg(weights, i)));
+  fixture_end(&f);
+  return bytes;
+}
+
+static Value product(Fixture *f, Value x) { return ir_matmul(&f->b, x, param(f, "w", square(f)), false, false); }
+
+/* What is multiplied is made from two stashes: the weight half keeps it instead of both. */
+static Value gated(Fixture *f, Value x) { return product(f, map2(f, OP_MUL, x, map1(f, OP_TANH, x))); }
+
+/* What is multiplied twice, and scaled before: one stash does for both. */
+static Value twice(Fixture *f, Value x) {
+  Value t = map1(f, OP_TANH, x), u = map2(f, OP_MUL, t, splat(f, t, 0.5));
+  Value other = ir_matmul(&f->b, u, param(f, "v", square(f)), false, false);
+  return map2(f, OP_ADD, product(f, t), other);
+}
+
+/* Sums over rows are small: bwd_input makes them. */
+static Value scaled(Fixture *f, Value x) {
+  Type row = shape(f, f->real, 1, 4);
+  Value g = ir_broadcast(&f->b, param(f, "g", row), square(f)), b = ir_broadcast(&f->b, param(f, "b", row), square(f));
+  return map2(f, OP_ADD, map2(f, OP_MUL, x, g), b);
+}
+
+/* But not when the weight half has the operand for a product anyway. */
+static Value biased(Fixture *f, Value x) {
+  Value b = ir_broadcast(&f->b, param(f, "b", shape(f, f->real, 1, 4)), square(f));
+  return map2(f, OP_ADD, product(f, x), b);
+}
+
+static void the_halves_share_few_bytes(void) {
+  CHECK(weight_bytes(gated) == 2 * 64);
+  CHECK(weight_bytes(twice) == 2 * 64);
+  CHECK(weight_bytes(scaled) == 2 * 16);
+  CHECK(weight_bytes(biased) == 2 * 64);
+}
+
 static void test_random(void) {
   int n = 0;
   for (uint64_t seed = 1; seed <= 300 && n < 5; seed++) {
@@ -299,6 +347,7 @@ int main(void) {
   TEST(test_integers);
   TEST(test_idle_stages);
   TEST(test_few_stashes);
+  TEST(the_halves_share_few_bytes);
   TEST(test_random);
   return test_end();
 }
