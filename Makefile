@@ -127,6 +127,10 @@ fuzz: $(B)/asan/fuzz
 bench: bin/ppc
 	python3 testdata/bench/bench.py bin/ppc
 
+# Pictures of the library's schedules, which are committed.
+gallery: bin/ppc
+	$(SAY)python3 docs/gallery/make.py bin/ppc docs/gallery
+
 clean:
 	rm -rf $(B) bin
 
@@ -139,4 +143,4 @@ format:
 
 -include $(shell find $(B)/obj $(B)/asan/obj -name '*.d' 2>/dev/null)
 
-.PHONY: all bench setup test test-long check demo fuzz clean install format
+.PHONY: all bench setup test test-long check demo fuzz gallery clean install format
