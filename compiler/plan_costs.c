@@ -1,4 +1,5 @@
-/* In: a plan. Out: what each of its tasks and transfers costs: as stated, or estimated from products and bytes. */
+/* In: a plan. Out: what each of its tasks and transfers costs: as stated, estimated from products and bytes,
+ * or measured. */
 #include "compiler/simulate.h"
 
 #include <math.h>
@@ -62,5 +63,60 @@ PlanCosts *plan_costs_estimated(Arena *arena, const Plan *plan, Machine machine)
   for (int i = 0; i < plan->n_transfers; i++) transfers[i] = (double)plan->transfers[i].size_bytes / machine.link;
   PlanCosts *costs = arena_alloc(arena, sizeof *costs);
   *costs = (PlanCosts){.from = COSTS_ESTIMATED, .tasks = tasks, .transfers = transfers, .machine = machine};
+  return costs;
+}
+
+/* --- measured ---------------------------------------------------------------------------------------- */
+
+static double of_trace(const TraceCosts *trace, int stage, pp_task_kind kind) {
+  return trace->task[stage * PP_TASK_KIND_COUNT + (int)kind];
+}
+
+static double estimate_of(const Plan *plan, const PlanCosts *estimates, int stage, pp_task_kind kind) {
+  for (int i = 0; i < plan->n_tasks; i++)
+    if (plan->tasks[i].stage == stage && plan->tasks[i].kind == kind) return estimates->tasks[i];
+  return 0;
+}
+
+/* The part of a whole backward that is this half, by the estimates of both. */
+static double share_of_half(const Plan *plan, const PlanCosts *estimates, int stage, pp_task_kind kind) {
+  double half = estimate_of(plan, estimates, stage, kind);
+  double whole = estimate_of(plan, estimates, stage, PP_BWD_INPUT) + estimate_of(plan, estimates, stage, PP_BWD_WEIGHT);
+  return whole > 0 ? half / whole : 0.5;
+}
+
+/* NAN when the trace does not tell. */
+static double measured_task(const Plan *plan, const TraceCosts *trace, const PlanCosts *estimates, int index) {
+  const PlanTask *task = &plan->tasks[index];
+  double own = of_trace(trace, task->stage, task->kind);
+  if (!isnan(own)) return own;
+  double input = of_trace(trace, task->stage, PP_BWD_INPUT), weight = of_trace(trace, task->stage, PP_BWD_WEIGHT);
+  if (task->kind == PP_BWD) return isnan(input) ? weight : isnan(weight) ? input : input + weight;
+  if (task->kind == PP_BWD_INPUT || task->kind == PP_BWD_WEIGHT)
+    return of_trace(trace, task->stage, PP_BWD) * share_of_half(plan, estimates, task->stage, task->kind);
+  return task->kind == PP_FWD ? NAN : estimates->tasks[index];
+}
+
+PlanCosts *plan_costs_measured(Arena *arena, const Plan *plan, const TraceCosts *trace, const char *name, Machine machine,
+                               Str *out_error) {
+  if (trace->n_stages != plan->n_stages) {
+    str_printf(out_error, "%s is of %s with %d stage%s, but %s has %d", name, trace->model, trace->n_stages,
+               trace->n_stages == 1 ? "" : "s", plan->model, plan->n_stages);
+    return NULL;
+  }
+  PlanCosts *costs = plan_costs_estimated(arena, plan, machine);
+  double *tasks = arena_alloc_array(arena, (size_t)plan->n_tasks + 1, sizeof *tasks);
+  double *transfers = arena_alloc_array(arena, (size_t)plan->n_transfers + 1, sizeof *transfers);
+  for (int i = 0; i < plan->n_tasks; i++) {
+    tasks[i] = measured_task(plan, trace, costs, i);
+    if (!isnan(tasks[i])) continue;
+    str_printf(out_error, "%s does not tell what %s costs", name, plan->tasks[i].name);
+    return NULL;
+  }
+  double per_byte = trace->seconds_per_byte > 0 ? trace->seconds_per_byte : 1 / machine.link;
+  for (int i = 0; i < plan->n_transfers; i++)
+    transfers[i] = trace->latency + (double)plan->transfers[i].size_bytes * per_byte;
+  *costs = (PlanCosts){.from = COSTS_MEASURED, .tasks = tasks, .transfers = transfers, .machine = machine, .trace = name,
+                       .measured_step = trace->step_time};
   return costs;
 }

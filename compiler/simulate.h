@@ -6,6 +6,7 @@
 #include "compiler/plan.h"
 #include "compiler/schedule_check.h"
 #include "compiler/timeline.h"
+#include "compiler/trace_read.h"
 
 typedef struct {
   int rank, stage, microbatch; /* microbatch -1: after the loop */
@@ -85,11 +86,18 @@ typedef struct {
   const double *transfers;       /* [n_transfers of the plan] */
   const StatedCosts *stated;     /* STATED */
   Machine machine;               /* ESTIMATED */
-  const char *trace;             /* MEASURED: the file */
+  const char *trace;             /* MEASURED: the file … */
+  double measured_step;          /* … and the median step time in it */
 } PlanCosts;
 
 PlanCosts *plan_costs_stated(Arena *arena, const Plan *plan, const StatedCosts *stated);
 PlanCosts *plan_costs_estimated(Arena *arena, const Plan *plan, Machine machine);
+
+/* Medians of a measured run. A whole backward costs its halves where only they ran; halves share what a whole one
+ * cost as their estimates do; what else didn't run behind the loop is estimated. Null with a text when the trace
+ * is of another model. */
+PlanCosts *plan_costs_measured(Arena *arena, const Plan *plan, const TraceCosts *trace, const char *name, Machine machine,
+                               Str *out_error);
 
 /* The actions and transfers of the emitted programs. */
 SimulateJob *simulate_plan(Arena *arena, const Plan *plan, const PlanCosts *costs, const char *title);

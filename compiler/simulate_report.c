@@ -102,7 +102,10 @@ static json_t *json_plan_costs(const SimulateView *view) {
     set(o, "bandwidth", number(costs->machine.bandwidth));
     set(o, "link", number(costs->machine.link));
   }
-  if (costs->from == COSTS_MEASURED) set(o, "trace", text(costs->trace));
+  if (costs->from == COSTS_MEASURED) {
+    set(o, "trace", text(costs->trace));
+    set(o, "measured_step_time", number(costs->measured_step));
+  }
   set(o, "tasks", json_tasks(view));
   return o;
 }
@@ -143,7 +146,8 @@ static const char *unit_of(const Timeline *t) { return t->in_seconds ? " ms" : "
 static void put_costs(const SimulateView *view, Str *out) {
   if (!view->plan || view->costs->from == COSTS_STATED) return;
   const Machine *m = &view->costs->machine;
-  if (view->costs->from == COSTS_MEASURED) str_printf(out, "costs: measured, %s\n", view->costs->trace);
+  if (view->costs->from == COSTS_MEASURED)
+    str_printf(out, "costs: measured, %s (its median step took %.6g ms)\n", view->costs->trace, 1000 * view->costs->measured_step);
   else
     str_printf(out, "costs: estimated at %.4g Gflop/s, %.4g GB/s, %.4g GB/s between ranks (--costs=TRACE has measured ones)\n",
                m->flops / 1e9, m->bandwidth / 1e9, m->link / 1e9);

@@ -88,6 +88,7 @@ static const Row table[] = {
     {"--stages", "N", 0, CHECK | SIMULATE | DUMP, KIND_POSITIVE, 0, AT(stages), "without a model: number of stages (the fewest that will do)"},
     {"--cost", "F=1,I=1,…", 0, CHECK | SIMULATE, KIND_COST, 0, NO_FIELD, "what tasks cost: F, I, W, B, pair, and a transfer;\n"
                                                                          "a value, or [a,b,…] with one for each stage"},
+    {"--costs", "TRACE", 0, SIMULATE, KIND_TEXT, 0, AT(trace_costs), "a model's costs as measured: a file that --trace wrote"},
     {"--flops", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(flops), "of products, per second, to estimate a model's costs (20G)"},
     {"--bandwidth", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(bandwidth), "bytes that a rank moves per second, likewise (10G)"},
     {"--link", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(link), "bytes per second between two ranks, likewise (5G)"},
@@ -151,6 +152,7 @@ static const CommandRow commands[] = {
      "  ppc dump --irdl >pp.irdl.mlir && ppc dump gpt2.pp | mlir-opt-19 --irdl-file=pp.irdl.mlir\n"},
     {"simulate", "[MODEL.pp]", "predicts step time, bubble and memory",
      "  ppc simulate gpt2.pp --ranks=4 --schedule=zb_h1\n"
+     "  ppc run gpt2.pp --steps=20 --trace=trace.json && ppc simulate gpt2.pp --costs=trace.json --schedule=zb_h1\n"
      "  ppc simulate gpt2.pp --cost F=1,I=1,W=1,transfer=0.05\n"
      "  ppc simulate --schedule=zb_h1 --ranks=8 --microbatches=24\n"
      "  ppc simulate --schedule='interleaved_1f1b(2)' --ranks=4 --microbatches=8 --cost F=1,B=2,transfer=0.05 --json\n"
@@ -523,6 +525,8 @@ static int check_together(const Parser *p) {
   if (o->compile.keep_transfers && !schedule_is_csv(o->compile.schedule)) return complain(p, "--keep-transfers needs --schedule=FILE.csv");
   if (o->trace && !o->svg && !o->html) return complain(p, "--trace draws nothing without --svg or --html");
   if (o->command == COMMAND_FMT && o->write && o->check) return complain(p, "--write and --check exclude each other");
+  if (o->has_costs && o->trace_costs) return complain(p, "--cost states costs and --costs measures them: give one");
+  if (o->trace_costs && o->files.n == 0) return complain(p, "--costs is of a model, and none is given");
   if (o->command != COMMAND_RUN) return STATUS_FINE;
   if (p->generates && p->training) return complain(p, "%s means nothing with --generate", p->training);
   if (p->generates && o->json) return complain(p, "--json means nothing with --generate");

@@ -40,6 +40,7 @@ typedef struct {
   StatedCosts costs;
   const char *svg, *html, *trace; /* of simulate */
   bool has_costs;            /* --cost was given */
+  const char *trace_costs;   /* --costs=FILE, null: none */
   double flops, bandwidth, link; /* per second, for estimates */
   /* dump */
   const char *after;         /* null: the last pass */

@@ -1,5 +1,5 @@
 /* The command `simulate`: of a model through its plan, of a schedule alone as a chain of stages. In: the options.
- * Out: the report. Costs are stated, else estimated. */
+ * Out: the report. Costs are stated, measured, else estimated. */
 #include "compiler/simulate.h"
 
 #include <stdio.h>
@@ -10,6 +10,7 @@
 
 #include "compiler/driver/bare.h"
 #include "compiler/driver/pictures.h"
+#include "compiler/driver/output.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/driver/simulate.h"
 
@@ -71,9 +72,24 @@ static const Simulation *simulate_schedule(Run *c) {
 
 /* --- of a model ------------------------------------------------------------------------------------------- */
 
+static const PlanCosts *measured_costs(const Run *c, const Plan *plan, Machine machine) {
+  Str error = {0};
+  size_t size = 0;
+  const char *name = c->options->trace_costs;
+  const PlanCosts *costs = NULL;
+  const char *text = output_read_file(c->arena, name, &size, &error);
+  const Trace *trace = text ? trace_read(c->arena, name, text, size, &error) : NULL;
+  if (trace) costs = plan_costs_measured(c->arena, plan, trace_costs(c->arena, trace), name, machine, &error);
+  if (!costs) diag_error(c->diag, (Loc){0}, "%s", str_text(&error));
+  str_free(&error);
+  return costs;
+}
+
 static const PlanCosts *choose_costs(const Run *c, const Plan *plan) {
   const Options *o = c->options;
-  if (!o->has_costs) return plan_costs_estimated(c->arena, plan, (Machine){o->flops, o->bandwidth, o->link});
+  Machine machine = {o->flops, o->bandwidth, o->link};
+  if (o->trace_costs) return measured_costs(c, plan, machine);
+  if (!o->has_costs) return plan_costs_estimated(c->arena, plan, machine);
   return check_costs(c, plan->n_stages) ? plan_costs_stated(c->arena, plan, &o->costs) : NULL;
 }
 
