@@ -93,7 +93,7 @@ typedef struct {
 PlanCosts *plan_costs_stated(Arena *arena, const Plan *plan, const StatedCosts *stated);
 PlanCosts *plan_costs_estimated(Arena *arena, const Plan *plan, Machine machine);
 
-/* Medians of a measured run. A whole backward costs its halves where only they ran; halves share what a whole one
+/* Means of a measured run. A whole backward costs its halves where only they ran; halves share what a whole one
  * cost as their estimates do; what else didn't run behind the loop is estimated. Null with a text when the trace
  * is of another model. */
 PlanCosts *plan_costs_measured(Arena *arena, const Plan *plan, const TraceCosts *trace, const char *name, Machine machine,

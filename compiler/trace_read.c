@@ -1,5 +1,5 @@
 /* Reads the Chrome-trace JSON of runtime/trace.c. In: the file's bytes, which may be anything. Out: its tasks,
- * waits and transfers, checked: what the head promises is there, once, in numbers that can be. Then medians of
+ * waits and transfers, checked: what the head promises is there, once, in numbers that can be. Then the costs of
  * (stage, kind) for the simulator, and the step with the median time as a timeline. Only ppc's own traces are
  * read; a trace of something else is refused by name. */
 #include "compiler/trace_read.h"
@@ -45,6 +45,7 @@ struct Trace {
   VEC(Wait) waits;   /* of receives; by step, id */
   int *first_task;   /* [steps * n_ranks + 1] */
   int typical;       /* index of the step with the median time */
+  bool *usual;       /* [steps] its time is in the middle half */
   double step_time;
 };
 
@@ -298,6 +299,8 @@ static void choose_step(Reader *r) {
   for (int s = 0; s < n_steps(t); s++) times[s] = (StepTime){time_of_step(t, s), s};
   qsort(times, (size_t)n_steps(t), sizeof *times, by_time);
   StepTime median = times[(n_steps(t) - 1) / 2];
+  t->usual = arena_alloc_array(r->arena, (size_t)n_steps(t), sizeof *t->usual);
+  for (int i = n_steps(t) / 4; i < n_steps(t) - n_steps(t) / 4; i++) t->usual[times[i].step] = true;
   t->typical = median.step;
   t->step_time = median.time;
 }
@@ -328,43 +331,40 @@ const Trace *trace_read(Arena *arena, const char *name, const char *text, size_t
 
 /* --- costs ------------------------------------------------------------------------------------------------ */
 
-static int by_value(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return (a > b) - (a < b);
-}
+/* Means over the steps whose time is in the middle half: what a step takes is a sum of its tasks, which
+ * their medians don't add up to when some of them are interrupted, and odd steps don't count. */
+typedef struct {
+  double sum;
+  int64_t n;
+} Mean;
 
-static double median(double *values, int n) {
-  if (n == 0) return NAN;
-  qsort(values, (size_t)n, sizeof *values, by_value);
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
+static void add_to_mean(Mean *mean, double x) { mean->sum += x, mean->n++; }
 
-static int cell(const Task *task) { return task->stage * PP_TASK_KIND_COUNT + (int)task->kind; }
+static double mean_of(const Mean *mean, double otherwise) { return mean->n ? mean->sum / (double)mean->n : otherwise; }
 
-/* A counting sort by (stage, kind), then a median of each. */
+static bool is_usual(const Trace *t, int64_t step) { return t->usual[step - t->first_step]; }
+
 static const double *task_costs(Arena *arena, const Trace *t) {
   int n_cells = t->n_stages * PP_TASK_KIND_COUNT;
   double *costs = arena_alloc_array(arena, (size_t)n_cells, sizeof *costs);
-  int *first = arena_alloc_array(arena, (size_t)n_cells + 2, sizeof *first);
-  double *durations = arena_alloc_array(arena, (size_t)t->tasks.n + 1, sizeof *durations);
-  for (int i = 0; i < t->tasks.n; i++)
-    if (t->tasks.at[i].stage >= 0) first[cell(&t->tasks.at[i]) + 2]++;
-  for (int c = 2; c < n_cells + 2; c++) first[c] += first[c - 1];
-  for (int i = 0; i < t->tasks.n; i++)
-    if (t->tasks.at[i].stage >= 0) durations[first[cell(&t->tasks.at[i]) + 1]++] = t->tasks.at[i].end - t->tasks.at[i].start;
-  for (int c = 0; c < n_cells; c++) costs[c] = median(durations + first[c], first[c + 1] - first[c]);
+  Mean *means = arena_alloc_array(arena, (size_t)n_cells, sizeof *means);
+  for (int i = 0; i < t->tasks.n; i++) {
+    const Task *task = &t->tasks.at[i];
+    if (task->stage < 0 || !is_usual(t, task->step)) continue;
+    add_to_mean(&means[task->stage * PP_TASK_KIND_COUNT + (int)task->kind], task->end - task->start);
+  }
+  for (int c = 0; c < n_cells; c++) costs[c] = mean_of(&means[c], NAN);
   return costs;
 }
 
 /* Only what was waited for tells how long a post takes to wake its receiver. */
-static double wake_latency(Arena *arena, const Trace *t) {
-  double *delays = arena_alloc_array(arena, (size_t)t->moves.n + 1, sizeof *delays);
-  int n = 0;
+static double wake_latency(const Trace *t) {
+  Mean delay = {0};
   for (int i = 0; i < t->moves.n; i++) {
     const Move *m = &t->moves.at[i];
-    if (m->wait_start < m->sent) delays[n++] = fmax(0, m->wait_end - m->sent - m->copy);
+    if (m->wait_start < m->sent && is_usual(t, m->step)) add_to_mean(&delay, fmax(0, m->wait_end - m->sent - m->copy));
   }
-  return n ? median(delays, n) : 0;
+  return mean_of(&delay, 0);
 }
 
 static double copy_rate(const Trace *t) {
@@ -380,7 +380,7 @@ const TraceCosts *trace_costs(Arena *arena, const Trace *t) {
                         .n_stages = t->n_stages,
                         .n_microbatches = t->n_microbatches,
                         .task = task_costs(arena, t),
-                        .latency = wake_latency(arena, t),
+                        .latency = wake_latency(t),
                         .seconds_per_byte = copy_rate(t),
                         .step_time = t->step_time};
   return costs;

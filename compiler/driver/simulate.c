@@ -79,7 +79,10 @@ static const PlanCosts *measured_costs(const Run *c, const Plan *plan, Machine m
   const PlanCosts *costs = NULL;
   const char *text = output_read_file(c->arena, name, &size, &error);
   const Trace *trace = text ? trace_read(c->arena, name, text, size, &error) : NULL;
-  if (trace) costs = plan_costs_measured(c->arena, plan, trace_costs(c->arena, trace), name, machine, &error);
+  const TraceCosts *measured = trace ? trace_costs(c->arena, trace) : NULL;
+  if (measured) costs = plan_costs_measured(c->arena, plan, measured, name, machine, &error);
+  if (costs && strcmp(measured->model, plan->model) != 0)
+    diag_warning(c->diag, (Loc){0}, "%s is a trace of %s, not of %s", name, measured->model, plan->model);
   if (!costs) diag_error(c->diag, (Loc){0}, "%s", str_text(&error));
   str_free(&error);
   return costs;
