@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "compiler/driver/bare.h"
-#include "compiler/driver/pictures.h"
 #include "compiler/driver/output.h"
+#include "compiler/driver/pictures.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/driver/simulate.h"
 
