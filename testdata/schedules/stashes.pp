@@ -13,6 +13,8 @@
 // With small forward stashes it is the weight stashes that peak, one action later:
 // RUN: %ppc check %s --ranks=4 --microbatches=8 --schedule='halves(1)' -D deep=1 --json >small.json
 // RUN: python3 %p/stashes.py small.json 3,2,1,0 1,2,3,4
+// Every schedule of the library:
+// RUN: python3 %p/library_stashes.py %ppc %s
 use nn;
 use optim;
 use schedules;
@@ -32,9 +34,10 @@ module block(d) {
 }
 
 module net(layers, d) {
+  stem: linear(d, d, std = 0.2);
   blocks[layers]: block(d);
   fn (sample: [b, d]) {
-    let y = sample;
+    let y = stem(sample);
     for i in 0..layers {
       y = blocks[i](y);
       if i + 1 < layers { stage_end; }
