@@ -133,6 +133,25 @@ static ScheduledActions interleaved(Case *c) {
   return m.list;
 }
 
+/* Forwards ahead, then a forward and a backward (or its input half) in one block, as often as there are both. */
+static ScheduledActions pairs(Case *c, bool halves) {
+  Maker m = {c, {0}};
+  int n_blocks = 0;
+  for (int r = 0; r < c->ranks; r++) {
+    int ahead = smaller(c->microbatches, 2 * (c->ranks - r - 1) + 1);
+    for (int i = 0; i < ahead; i++) add(&m, r, PP_FWD, r, i);
+    for (int i = 0; i < c->microbatches; i++) {
+      bool both = i + ahead < c->microbatches;
+      if (both) add(&m, r, PP_FWD, r, i + ahead);
+      if (both) VEC_LAST(&m.list).overlap = n_blocks;
+      add(&m, r, halves ? PP_BWD_INPUT : PP_BWD, r, i);
+      if (both) VEC_LAST(&m.list).overlap = n_blocks++;
+      if (halves) add(&m, r, PP_BWD_WEIGHT, r, i);
+    }
+  }
+  return m.list;
+}
+
 /* Any order in which one processor could run everything, dealt out to ranks at random. */
 static ScheduledActions random_schedule(Case *c, bool halves) {
   int S = c->stages, M = c->microbatches;
@@ -521,6 +540,83 @@ static void swap(ScheduledAction *x, ScheduledAction *y) {
   *x = *y, *y = z;
 }
 
+/* --- overlap blocks ----------------------------------------------------------------------------------------- */
+
+/* The action before which a transfer's receive is posted on its rank, or after it: 2a, 2a + 1; -1: never. */
+static int posted_at(const PlanRank *rank, int transfer) {
+  for (int a = 0; a < rank->n_actions; a++) {
+    const PlanAction *x = &rank->actions[a];
+    for (int k = 0; k < x->n_before; k++)
+      if (x->before[k].op == PP_POST_RECEIVE && x->before[k].transfer == transfer) return 2 * a;
+    for (int k = 0; k < x->n_after; k++)
+      if (x->after[k].op == PP_POST_RECEIVE && x->after[k].transfer == transfer) return 2 * a + 1;
+  }
+  return -1;
+}
+
+/* All that a member of a block receives is posted before the first member runs. */
+static bool posts_stand_before(const PlanRank *rank, int first, int last) {
+  bool ok = true;
+  for (int a = first; a <= last; a++)
+    for (int k = 0; k < rank->actions[a].n_before; k++) {
+      const PlanTransferOp *op = &rank->actions[a].before[k];
+      int at = op->op == PP_AWAIT_RECEIVE ? posted_at(rank, op->transfer) : 0;
+      ok = ok && at >= 0 && at <= 2 * first;
+    }
+  return ok;
+}
+
+static bool is_written(const PlanArgument *a) {
+  return a->kind == PLAN_ARG_WORKSPACE || (a->kind == PLAN_ARG_VALUE && a->is_result);
+}
+
+static int64_t argument_bytes(const Plan *plan, const PlanTask *task, const PlanArgument *a) {
+  static const int64_t sizes[PP_DTYPE_COUNT] = {[PP_F32] = 4, [PP_F64] = 8, [PP_I32] = 4, [PP_BOOL] = 1};
+  int64_t n = sizes[a->type.dtype];
+  for (int k = 0; k < a->type.rank; k++) n *= a->type.dims[k];
+  if (a->kind == PLAN_ARG_WORKSPACE) return task->workspace_bytes;
+  if (a->kind == PLAN_ARG_FRAME) return plan->stages[task->stage].frame_bytes;
+  return a->kind == PLAN_ARG_WEIGHT_FRAME ? plan->stages[task->stage].weight_frame_bytes : n;
+}
+
+/* What one member writes, results and workspace, lies apart from all that the other has. */
+static bool members_are_apart(const Plan *plan, const PlanAction *x, const PlanAction *y) {
+  const PlanTask *tx = &plan->tasks[x->task], *ty = &plan->tasks[y->task];
+  for (int i = 0; i < tx->n_arguments; i++)
+    for (int k = 0; k < ty->n_arguments && is_written(&tx->arguments[i]); k++) {
+      uint64_t a = x->offsets[i], b = y->offsets[k];
+      if (ty->arguments[k].kind == PLAN_ARG_RUNTIME) continue;
+      if (a < b + (uint64_t)argument_bytes(plan, ty, &ty->arguments[k]) && b < a + (uint64_t)argument_bytes(plan, tx, &tx->arguments[i]))
+        return false;
+    }
+  return true;
+}
+
+static void members_of_a_block_run_as_one(void) {
+  int n_blocks = 0;
+  for (int p = 2; p <= 4; p++)
+    for (int halves = 0; halves < 2; halves++) {
+      Case c = open_case(skip, p, p, 2 * p + 1);
+      ScheduledActions list = pairs(&c, halves);
+      const Plan *plan = plan_for(&c, &list);
+      CHECK(plan != NULL && run_plan(&c, plan));
+      for (int i = 0; i + 1 < list.n && plan; i++) {
+        if (list.at[i].overlap < 0 || list.at[i].overlap != list.at[i + 1].overlap) continue;
+        const PlanRank *rank = &plan->ranks[list.at[i].rank];
+        int first = i;
+        while (first > 0 && list.at[first - 1].rank == list.at[i].rank) first--;
+        int a = i - first; /* no action is left out in this model */
+        CHECK(rank->actions[a].microbatch == list.at[i].microbatch);
+        CHECK(posts_stand_before(rank, a, a + 1));
+        CHECK(members_are_apart(plan, &rank->actions[a], &rank->actions[a + 1]));
+        CHECK(members_are_apart(plan, &rank->actions[a + 1], &rank->actions[a]));
+        n_blocks++;
+      }
+      close_case(&c);
+    }
+  CHECK(n_blocks > 20);
+}
+
 static void broken_schedules_are_rejected(void) {
   Case c = open_case(skip, 2, 2, 4);
   ScheduledActions list = one_f_one_b(&c);
@@ -748,6 +844,7 @@ int main(void) {
   TEST(tied_parameters_are_refreshed);
   TEST(random_schedules_are_proved);
   TEST(one_f_one_b_holds_p_minus_r_frames);
+  TEST(members_of_a_block_run_as_one);
   TEST(broken_schedules_are_rejected);
   TEST(cycles_are_named);
   TEST(descending_microbatches_are_warned_of);
