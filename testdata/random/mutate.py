@@ -198,6 +198,7 @@ class Starts:
 
 class Mutant:
     """Of a chain: what is right is known in every case."""
+    bare = table = None  # files beside `path`: the schedule alone, and as a table
 
     def __init__(self, starts, folder, rng, seed):
         start, stages, microbatches = starts.any(rng)
@@ -205,6 +206,15 @@ class Mutant:
         self.prepare(rng, folder, seed, start, MODEL, [f"-Dstages={stages}", f"--microbatches={microbatches}"])
         self.judge(stages, microbatches, schedules.Needs.chain(stages))
         self.bare = self.write(os.path.join(folder, f"x{seed}_bare.pp"), "")
+        self.write_table(os.path.join(folder, f"x{seed}.csv"))
+
+    def write_table(self, path):
+        """The schedule as a table. There, a whole backward and a weight half of it are an old way to write the halves."""
+        text = schedules.csv(self.schedule)
+        if text and "both the whole" not in (self.reason or ""):
+            self.table = path
+            with open(path, "w") as f:
+                f.write(text)
 
     def prepare(self, rng, folder, seed, start, model, options):
         self.seed, self.schedule = seed, mutated(rng, start)
@@ -222,9 +232,12 @@ class Mutant:
         return path
 
     def check(self):
-        """None, or what is wrong with what `ppc check` says, with the model and without."""
-        for path, options in ((self.path, self.options), (self.bare, self.common + self.bare_options)):
-            status, out, err = emitted.call([emitted.PPC, "check", path, "--color=never"] + options)
+        """None, or what is wrong with what `ppc check` says, with the model and without, and of the table."""
+        runs = [[self.path] + self.options, [self.bare] + self.common + self.bare_options]
+        if self.table:
+            runs.append([self.path] + self.options + [f"--schedule={self.table}"])
+        for options in runs:
+            status, out, err = emitted.call([emitted.PPC, "check", "--color=never"] + options)
             wrong = self.wrong_verdict(status, out, err)
             if wrong:
                 return f"{' '.join(options)}: {wrong}\n{err}"
@@ -267,7 +280,6 @@ class LooseMutant(Mutant):
         place = schedules.placement(rng, model.stages, rng.randint(2, min(model.stages, 4)))
         self.prepare(rng, folder, seed, schedules.make(rng, needs, place, model.microbatches), text, [])
         self.judge(model.stages, model.microbatches, needs)
-        self.bare = None
 
     def check(self):
         status, out, err = emitted.call([emitted.PPC, "check", self.path, "--color=never"] + self.options)
@@ -291,7 +303,7 @@ def try_mutant(starts, shop, seed, every, keep):
             wrong = mutant.train(shop)
         except emitted.Failure as failure:
             wrong = str(failure)
-    for path in (mutant.path, mutant.bare):
+    for path in (mutant.path, mutant.bare, mutant.table):
         if path and not keep:
             os.remove(path)
     return mutant.accepted, trains, wrong

@@ -182,3 +182,10 @@ def table(name, schedule):
   rank r {{ for a in rows[r] {{ kinds[a[0]](a[1], a[2]); }} }}
 }}
 """
+
+
+def csv(schedule):
+    """As PyTorch's table, a row for each rank; None with an overlap, for which it has one form only."""
+    if any(len(block) > 1 for blocks in schedule for block in blocks):
+        return None
+    return "".join(",".join(f"{s}{kind}{m}" for (kind, s, m), in blocks) + "\n" for blocks in schedule)
