@@ -14,6 +14,7 @@ ACTIVATIONS = ("gelu", "silu", "tanh", "sin", "relu", "gelu_tanh", "softmax")
 class Value:
     def __init__(self, name, width, stage):
         self.name, self.width, self.stage, self.used = name, width, stage, False
+        self.back = None  # of an "other": how it becomes a plain value again
 
 
 class Model:
@@ -24,9 +25,11 @@ class Model:
         self.stages = rng.choice((1, 2, 3, 3, 4, 4, 5, 6, 8))
         self.length = rng.randint(1, 4)
         self.batch = rng.randint(1, 3)
-        self.microbatches = rng.choice((1, 2, 3, 3, 4, 5))
-        self.members, self.body, self.kinds = [], [], {"real": [], "mask": [], "ids": [], "scalar": [], "row": []}
+        self.microbatches = rng.choice((1, 2, 3, 3, 4, 5, 8))
+        self.members, self.body, self.kinds = [], [], {"real": [], "mask": [], "ids": [], "scalar": [], "row": [],
+                                                 "other": []}
         self.linears = []  # (member, n_in, n_out): those that may be used again
+        self.raw = []      # (param, n_in, n_out): the same for params without a layer round them
         self.stage, self.names = 0, 0
         self.needs = [set() for _ in range(self.stages)]  # by stage: the earlier stages whose values it reads
         self.tied_table = rng.random() < 0.6
@@ -197,6 +200,43 @@ def tokens_again(m):
         return False
 
 
+def raw(m):
+    """A param itself, new or again: in products, through a reshape, by element, a row of it."""
+    if not m.raw or m.rng.random() < 0.4:
+        n, k = m.pick().width, m.rng.choice(WIDTHS)
+        m.raw.append((m.parameter([n, k]), n, k))
+    name, n, k = m.rng.choice(m.raw)
+    kind = m.rng.choice(("product", "reshaped", "turned", "row", "sum"))
+    x = m.pick(width=k if kind in ("turned", "row", "sum") else n)
+    if x is None:
+        return False
+    if kind in ("product", "reshaped"):
+        m.put("real", f"tanh({m.read(x)} @ {name if kind == 'product' else f'reshape(reshape({name}, [-1]), [{n}, {k}])'})", k)
+    elif kind == "turned":
+        m.put("real", f"sin({m.read(x)} @ transpose({name}))", n)
+    else:
+        m.put("real", f"{m.read(x)} * {f'{name}[{n - 1}]' if kind == 'row' else f'tanh(sum({name}, axis = 0))'}", k)
+
+
+def other(m):
+    """A value in another form, which may cross stages in it."""
+    x = m.pick()
+    b, t, w = m.batch, m.length, x.width
+    form, back = m.rng.choice((("reshape({0}, [-1, %d])" % w, "reshape({0}, [%d, %d, %d])" % (b, t, w)),
+                               ("reshape({0}, [%d, 1, -1])" % b, "reshape({0}, [%d, %d, %d])" % (b, t, w)),
+                               ("transpose({0})", "transpose({0})"), ("permute({0}, [2, 0, 1])", "permute({0}, [1, 2, 0])"),
+                               ("cast({0}, f64)", "cast({0}, real)"), ("{0}[%d]" % (b - 1), "reshape({0}, [1, %d, %d])" % (t, w))))
+    m.put("other", form.format(m.read(x)), w).back = back
+
+
+def other_used(m):
+    y = m.pick("other")
+    x = y and m.pick(width=y.width)
+    if x is None:
+        return False
+    m.put("real", f"{m.read(x)} + cos({y.back.format(m.read(y))})", x.width)
+
+
 def row(m):
     """Work on parameters alone, which may then be read in several stages."""
     n = m.rng.choice(WIDTHS)
@@ -238,7 +278,7 @@ def output(m):
 
 LAYERS = ((linear, 8), (linear_again, 4), (activation, 2), (norm, 2), (dropped, 2), (join, 6), (attend, 1), (look, 1), (slices, 2),
           (cut_off, 1), (turned, 2), (mask, 2), (selected, 3), (count, 2), (look_up, 2), (tokens_again, 2), (row, 1), (row_used, 2),
-          (scalar, 1), (scalar_used, 1), (output, 1))
+          (scalar, 1), (scalar_used, 1), (output, 1), (raw, 3), (other, 3), (other_used, 4))
 
 
 def layer(m):
