@@ -2,9 +2,11 @@
 """train.py FIRST MODELS [--check=EVERY] [--keep=DIR]: random models × random schedules × random placements.
 
 For each seed from FIRST on: a model, its run on one rank, and several valid schedules on several ranks. Each must
-train to the same bits as one rank, map the bytes that `ppc check` predicts, and get no warning about its order. One
+train to the same bits as one rank, map the bytes that `ppc check` predicts, be refused with one byte less, and get no
+warning about its order. Some runs are traced: the trace must hold the schedule's actions and the plan's transfers. One
 schedule of every EVERY-th model runs in a checking build as well. A failure prints the command that repeats it; with
 --keep the folder stays."""
+import json
 import os
 import random
 import shutil
@@ -34,6 +36,7 @@ class Case:
         self.schedules = [(f"s{i}", self.schedule(rng)) for i in range(PER_MODEL)]
         self.transports = [rng.choice(("shm", "late")) for _ in self.schedules]
         self.fused = [rng.random() > 0.05 for _ in self.schedules]
+        self.traced = [rng.random() < 0.15 for _ in self.schedules]
         for name, schedule in self.schedules:
             flat = all(len(block) == 1 for blocks in schedule for block in blocks)
             self.text += "\n" + (schedules.table if flat and rng.random() < 0.3 else schedules.text)(name, schedule)
@@ -56,20 +59,50 @@ def one_rank(shop, case):
     return run
 
 
+def predict(case, options):
+    """The report of `ppc check`; a byte less than the fullest rank needs is refused."""
+    report = emitted.check(case.path, options)
+    most = max(rank["mapped_bytes"] for rank in report["ranks"])
+    status, out, err = emitted.call([emitted.PPC, "check", case.path, f"--memory={most - 1}"] + options)
+    if status != 1 or out or f"needs {most} bytes" not in err:
+        raise emitted.Failure(f"--memory={most - 1}: status {status}\n{err}")
+    return report, [f"--memory={most}"]
+
+
+def check_trace(path, schedule, report):
+    """Of step 2: each rank's tasks in the order of the schedule (some stages have nothing to do), and all transfers."""
+    with open(path) as f:
+        events = [e for e in json.load(f)["traceEvents"] if e.get("args", {}).get("step") == 2]
+    kinds = {"fwd": "F", "bwd": "B", "bwd_input": "I", "bwd_weight": "W"}
+    for r, blocks in enumerate(schedule):
+        ran = [(kinds.get(e["args"]["kind"]), e["args"]["stage"], e["args"].get("microbatch"))
+               for e in events if e.get("cat") == "task" and e["ph"] == "X" and e["pid"] == r]
+        planned = iter([a for block in blocks for a in block])
+        if len(ran) != report["ranks"][r]["actions"] or not all(a in planned for a in ran if a[0]):
+            raise emitted.Failure(f"rank {r}'s trace: {ran}")
+    moved = sum(e.get("cat") == "transfer" and e["ph"] == "b" and e["args"]["to"] == e["pid"] for e in events)
+    if moved != report["transfers"]["count"]:
+        raise emitted.Failure(f"{moved} transfers are traced, {report['transfers']['count']} planned")
+
+
 def many_ranks(shop, case, i, base):
     name, schedule = case.schedules[i]
     options = [f"--ranks={len(schedule)}", f"--schedule={name}"] + ["--no-fuse"] * (not case.fused[i])
-    predicted = [rank["mapped_bytes"] for rank in emitted.check(case.path, options)["ranks"]]
-    folder, said = shop.compile(case.path, f"m{case.seed}-{name}", ["--verify"] + options)
+    report, limit = predict(case, options)
+    folder, said = shop.compile(case.path, f"m{case.seed}-{name}", ["--verify"] + options + limit)
     if ORDER_WARNING in said:
         raise emitted.Failure(f"{name} is warned about although it is in order:\n{said}")
     shop.build(folder)
-    run = shop.run(folder, [f"--transport={case.transports[i]}"] if len(schedule) > 1 else [])
+    trace = os.path.join(folder, "trace.json")
+    run = shop.run(folder, [f"--transport={case.transports[i]}"] * (len(schedule) > 1) + [f"--trace={trace}"] * case.traced[i])
     wrong = emitted.difference(base, run)
+    predicted = [rank["mapped_bytes"] for rank in report["ranks"]]
+    if not wrong and run[1]["mapped_bytes"] != predicted:
+        wrong = f"mapped {run[1]['mapped_bytes']}, predicted {predicted}"
     if wrong:
         raise emitted.Failure(f"{name} on {len(schedule)} ranks: {wrong}")
-    if run[1]["mapped_bytes"] != predicted:
-        raise emitted.Failure(f"{name}: mapped {run[1]['mapped_bytes']}, predicted {predicted}")
+    if case.traced[i]:
+        check_trace(trace, schedule, report)
 
 
 def try_seed(shops, seed, check, keep):
