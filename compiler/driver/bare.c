@@ -22,6 +22,12 @@ bool bare_is_wanted(const Options *o) {
   return wanted;
 }
 
+bool bare_refuse_options(Diag *diag, const Options *o) {
+  if (o->schedule_only)
+    diag_error(diag, (Loc){0}, "%s is of a schedule alone, but '%s' is a model", o->schedule_only, o->files.at[0]);
+  return o->schedule_only;
+}
+
 /* The checks need room for each. */
 static bool check_size(Diag *diag, const ScheduleJob *job) {
   if ((int64_t)job->n_stages * job->n_microbatches <= MAX_ACTIONS) return true;
@@ -108,6 +114,10 @@ static bool check_transfers(Arena *arena, Diag *diag, const Bare *b) {
 
 bool bare_read(Arena *arena, Diag *diag, const Options *o, Bare *out) {
   *out = (Bare){.name = o->compile.schedule};
+  if (o->model_only) {
+    diag_error(diag, (Loc){0}, "%s is of a model, and '%s' has no `train`", o->model_only, o->files.n ? o->files.at[0] : "");
+    return false;
+  }
   bool table = schedule_is_csv(o->compile.schedule);
   bool fine = table ? read_table(arena, diag, o, out) : read_program(arena, diag, o, out);
   if (fine && o->compile.keep_transfers) fine = check_transfers(arena, diag, out);

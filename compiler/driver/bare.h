@@ -18,6 +18,9 @@ typedef struct {
  * Errors of the file are left to those who load it. */
 bool bare_is_wanted(const Options *options);
 
+/* With a model: true after an error for an option that is of schedules alone. */
+bool bare_refuse_options(Diag *diag, const Options *options);
+
 /* The one place where the actions of --schedule come from. False after errors. */
 bool bare_read(Arena *arena, Diag *diag, const Options *options, Bare *out);
 

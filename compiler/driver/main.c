@@ -34,6 +34,7 @@ static int complain(const char *text) {
 
 static int check(const Driver *d) {
   if (bare_is_wanted(d->options)) return simulate_check_schedule(d->arena, d->diag, d->options);
+  if (bare_refuse_options(d->diag, d->options)) return STATUS_INPUT;
   Pipeline p = {.arena = d->arena, .diag = d->diag};
   bool fine = pipeline_run(&p, d->options->files.at[0], &d->options->compile, NULL);
   pipeline_destroy(&p);
@@ -228,6 +229,7 @@ static int dump(const Driver *d) {
   if (o->format == FORMAT_CSV && bare_is_wanted(o)) return print_bare_csv(d);
   int status = check_pass_name(last);
   if (status != STATUS_FINE) return status;
+  if (bare_refuse_options(d->diag, o)) return STATUS_INPUT;
   Pipeline p = {.arena = d->arena, .diag = d->diag};
   bool fine = pipeline_run(&p, o->files.at[0], &o->compile, last);
   if (!fine) status = STATUS_INPUT;

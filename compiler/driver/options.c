@@ -48,7 +48,7 @@ enum {
   ALL = MODEL | FMT
 };
 
-enum { PASSED_ON = 1, TRAINING_ONLY = 2, GENERATING_ONLY = 4 };
+enum { PASSED_ON = 1, TRAINING_ONLY = 2, GENERATING_ONLY = 4, MODEL_ONLY = 8, SCHEDULE_ONLY = 16 };
 
 typedef struct {
   const char *name, *argument; /* "--ranks", "N"; a flag has no argument */
@@ -66,32 +66,32 @@ typedef struct {
 static const Row table[] = {
     {"--define", "NAME=VALUE", 'D', MODEL, KIND_DEFINE, 0, NO_FIELD, "a `const` of the model takes this value (-D NAME=VALUE)"},
     {"--ranks", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.ranks), "number of ranks"},
-    {"--microbatch", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.microbatch), "samples in a microbatch"},
+    {"--microbatch", "N", 0, MODEL, KIND_POSITIVE, MODEL_ONLY, AT(compile.microbatch), "samples in a microbatch"},
     {"--microbatches", "N", 0, MODEL, KIND_POSITIVE, 0, AT(compile.microbatches), "microbatches in a step"},
     {"--schedule", "NAME(ARGS)", 0, MODEL, KIND_TEXT, 0, AT(compile.schedule), "the schedule, e.g. 'gpipe' or 'interleaved_1f1b(2)', or FILE.csv with a\n"
                                                                                "row of actions per rank (PyTorch's form)"},
     {"--keep-transfers", NULL, 0, MODEL, KIND_FLAG, 0, AT(compile.keep_transfers), "check the SEND and RECV cells of the CSV too: all there, in place,\n"
                                                                                    "and in an order that can finish when sends wait for receives"},
-    {"--steps", "N", 0, MODEL, KIND_NUMBER, PASSED_ON | TRAINING_ONLY, AT(compile.steps), "steps to train"},
-    {"--seed", "N", 0, MODEL, KIND_SEED, PASSED_ON, NO_FIELD, "seed of initial values, data order and random numbers"},
-    {"--data", "NAME=PATH", 0, MODEL, KIND_DATA, 0, NO_FIELD, "a data source reads this file"},
-    {"--dtype", "f32|f64", 0, MODEL, KIND_DTYPE, 0, AT(compile.dtype), "type of real tensors"},
-    {"--threads", "N", 0, MODEL, KIND_THREADS, 0, AT(compile.threads), "threads of each rank's matrix products (1)"},
-    {"--memory", "BYTES", 0, CHECK | COMPILE | RUN, KIND_BYTES, 0, AT(compile.memory), "an error when a rank needs more (2GiB, 512MB, 4096)"},
-    {"--no-fuse", NULL, 0, MODEL, KIND_FLAG, 0, AT(compile.no_fuse), "one kernel for each operation; the results have the same bits"},
+    {"--steps", "N", 0, MODEL, KIND_NUMBER, PASSED_ON | TRAINING_ONLY | MODEL_ONLY, AT(compile.steps), "steps to train"},
+    {"--seed", "N", 0, MODEL, KIND_SEED, PASSED_ON | MODEL_ONLY, NO_FIELD, "seed of initial values, data order and random numbers"},
+    {"--data", "NAME=PATH", 0, MODEL, KIND_DATA, MODEL_ONLY, NO_FIELD, "a data source reads this file"},
+    {"--dtype", "f32|f64", 0, MODEL, KIND_DTYPE, MODEL_ONLY, AT(compile.dtype), "type of real tensors"},
+    {"--threads", "N", 0, MODEL, KIND_THREADS, MODEL_ONLY, AT(compile.threads), "threads of each rank's matrix products (1)"},
+    {"--memory", "BYTES", 0, CHECK | COMPILE | RUN, KIND_BYTES, MODEL_ONLY, AT(compile.memory), "an error when a rank needs more (2GiB, 512MB, 4096)"},
+    {"--no-fuse", NULL, 0, MODEL, KIND_FLAG, MODEL_ONLY, AT(compile.no_fuse), "one kernel for each operation; the results have the same bits"},
     {"--target", "cpu", 0, MODEL, KIND_TARGET, 0, NO_FIELD, "what the programs run on"},
-    {"--verify", NULL, 0, MODEL, KIND_FLAG, 0, AT(compile.verify), "verify the IR after each pass"},
-    {"--generate", NULL, 0, CHECK | COMPILE | DUMP, KIND_FLAG, 0, AT(compile.generate), "the forward-only program of train's `generate` line"},
+    {"--verify", NULL, 0, MODEL, KIND_FLAG, MODEL_ONLY, AT(compile.verify), "verify the IR after each pass"},
+    {"--generate", NULL, 0, CHECK | COMPILE | DUMP, KIND_FLAG, MODEL_ONLY, AT(compile.generate), "the forward-only program of train's `generate` line"},
     {"--output", "DIR", 'o', COMPILE | RUN, KIND_TEXT, 0, AT(output), "folder of the emitted programs (-o DIR)"},
     {"--json", NULL, 0, CHECK | RUN | SIMULATE, KIND_FLAG, 0, AT(json), "print JSON"},
 
-    {"--stages", "N", 0, CHECK | SIMULATE | DUMP, KIND_POSITIVE, 0, AT(stages), "without a model: number of stages (the fewest that will do)"},
+    {"--stages", "N", 0, CHECK | SIMULATE | DUMP, KIND_POSITIVE, SCHEDULE_ONLY, AT(stages), "without a model: number of stages (the fewest that will do)"},
     {"--cost", "F=1,I=1,…", 0, CHECK | SIMULATE, KIND_COST, 0, NO_FIELD, "what tasks cost: F, I, W, B, pair, and a transfer;\n"
                                                                          "a value, or [a,b,…] with one for each stage"},
-    {"--costs", "TRACE", 0, SIMULATE, KIND_TEXT, 0, AT(trace_costs), "a model's costs as measured: a file that --trace wrote"},
-    {"--flops", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(flops), "of products, per second, to estimate a model's costs (20G)"},
-    {"--bandwidth", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(bandwidth), "bytes that a rank moves per second, likewise (10G)"},
-    {"--link", "RATE", 0, SIMULATE, KIND_RATE, 0, AT(link), "bytes per second between two ranks, likewise (5G)"},
+    {"--costs", "TRACE", 0, SIMULATE, KIND_TEXT, MODEL_ONLY, AT(trace_costs), "a model's costs as measured: a file that --trace wrote"},
+    {"--flops", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(flops), "of products, per second, to estimate a model's costs (20G)"},
+    {"--bandwidth", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(bandwidth), "bytes that a rank moves per second, likewise (10G)"},
+    {"--link", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(link), "bytes per second between two ranks, likewise (5G)"},
 
     {"--svg", "FILE", 0, SIMULATE, KIND_TEXT, 0, AT(svg), "draw the step as an SVG"},
     {"--html", "FILE", 0, SIMULATE, KIND_TEXT, 0, AT(html), "draw the step as a page with zoom"},
@@ -425,6 +425,9 @@ static int apply(Parser *p, const Row *row, const char *value) {
   if (status != STATUS_FINE) return status;
   if (row->flags & TRAINING_ONLY) p->training = row->name;
   if (row->flags & GENERATING_ONLY) p->generating = row->name;
+  if (row->flags & MODEL_ONLY) p->options->model_only = row->name;
+  if (row->flags & SCHEDULE_ONLY || (row->kind == KIND_COST && p->options->command == COMMAND_CHECK))
+    p->options->schedule_only = row->name;
   if (strcmp(row->name, "--generate") == 0) p->generates = p->options->compile.generate = true;
   bool runs = p->options->command == COMMAND_RUN;
   if (!runs || !(row->flags & PASSED_ON)) return status;
@@ -494,6 +497,7 @@ static int parse_arguments(Parser *p, int argc, char **argv) {
 /* A schedule without a model. */
 static int check_bare(const Parser *p) {
   const Options *o = p->options;
+  if (o->model_only) return complain(p, "%s is of a model, and none is given", o->model_only);
   if (schedule_is_csv(o->compile.schedule)) return STATUS_FINE; /* it says both */
   if (o->compile.ranks < 0 || o->compile.microbatches < 0)
     return complain(p, "a schedule without a model needs --ranks=N and --microbatches=N");
@@ -526,7 +530,6 @@ static int check_together(const Parser *p) {
   if (o->trace && !o->svg && !o->html) return complain(p, "--trace draws nothing without --svg or --html");
   if (o->command == COMMAND_FMT && o->write && o->check) return complain(p, "--write and --check exclude each other");
   if (o->has_costs && o->trace_costs) return complain(p, "--cost states costs and --costs measures them: give one");
-  if (o->trace_costs && o->files.n == 0) return complain(p, "--costs is of a model, and none is given");
   if (o->command != COMMAND_RUN) return STATUS_FINE;
   if (p->generates && p->training) return complain(p, "%s means nothing with --generate", p->training);
   if (p->generates && o->json) return complain(p, "--json means nothing with --generate");

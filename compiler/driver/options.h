@@ -35,6 +35,8 @@ typedef struct {
   CompileOptions compile;
   Defines defines;
   DataOverrides data;
+  const char *model_only;    /* an option that was given and means nothing without a model, null: none */
+  const char *schedule_only; /* one that means nothing with a model */
   /* simulate, and check of a schedule without a model */
   int64_t stages;            /* -1: the fewest that the schedule takes */
   StatedCosts costs;

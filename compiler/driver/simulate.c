@@ -99,6 +99,7 @@ static const PlanCosts *choose_costs(const Run *c, const Plan *plan) {
 static const Simulation *simulate_model(Run *c) {
   Pipeline p = {.arena = c->arena, .diag = c->diag};
   const Simulation *s = NULL;
+  if (bare_refuse_options(c->diag, c->options)) return NULL;
   bool fine = pipeline_run(&p, c->options->files.at[0], &c->options->compile, NULL);
   pipeline_destroy(&p);
   if (!fine) return NULL;
