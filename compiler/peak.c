@@ -57,9 +57,27 @@ static const char *action_text(const Peak *p, int64_t action) {
   return arena_printf(p->arena, "%s(%d, %d)", kind, (int)a[1], (int)a[2]);
 }
 
+/* Where a task begins in the model's own file, the first of all; in a library when it has nothing there. */
+static Loc task_line(const Peak *p, const Task *task) {
+  OpVec ops = block_ops(p->arena, func_body(task->func));
+  for (int i = 0; i < ops.n; i++) {
+    Loc loc = op_loc(p->ir, ops.at[i]);
+    if (loc.line && loc.file == 0) return loc;
+  }
+  return op_loc(p->ir, task->func);
+}
+
+/* Its line of the schedule; without one (generation), that of its task. */
+static Loc action_line(const Peak *p, int64_t action) {
+  const int64_t *a = &p->rank->actions[3 * action];
+  const Task *task = tasks_find(p->t, (int)a[1], (pp_task_kind)a[0]);
+  Loc loc = p->rank->lines[action];
+  return loc.line || !task ? loc : task_line(p, task);
+}
+
 /* Workspace has no tensor of the source: the place of its action says where it comes from. */
 static void hold_workspace(Peak *p, int64_t action, int64_t bytes) {
-  hold(p, arena_printf(p->arena, "workspace of %s", action_text(p, action)), p->rank->lines[action], bytes);
+  hold(p, arena_printf(p->arena, "workspace of %s", action_text(p, action)), action_line(p, action), bytes);
 }
 
 static void hold_item(Peak *p, const int64_t *item) {
@@ -123,7 +141,7 @@ static void report_rank(Peak *p, const int64_t *bytes, int64_t limit) {
   int64_t n = 0, action = bytes[2 + PP_CLASS_COUNT];
   const int64_t *items = op_ints(p->arena, p->rank->op, "items", &n);
   const int64_t *live = op_ints(p->arena, p->rank->op, "live", &n);
-  diag_error(p->diag, p->rank->lines[action],
+  diag_error(p->diag, action_line(p, action),
              "rank %d needs %lld bytes, --memory allows %lld: it is fullest in %s, with %lld bytes in use", p->rank->rank,
              (long long)(bytes[0] + bytes[1]), (long long)limit, action_text(p, action), (long long)live[action]);
   find_held(p, items);
@@ -142,7 +160,7 @@ bool memory_check_limit(Ir *ir, int64_t limit) {
     if (n != PP_CLASS_COUNT + 3) bug("rank %d has no layout", r);
     if (bytes[0] + bytes[1] <= limit) continue;
     if (n_over++ < FEW_RANKS) report_rank(&p, bytes, limit);
-    last = p.rank->lines[bytes[2 + PP_CLASS_COUNT]];
+    last = action_line(&p, bytes[2 + PP_CLASS_COUNT]);
   }
   if (n_over > FEW_RANKS)
     diag_note(p.diag, last, "%d more rank%s need%s too much", n_over - FEW_RANKS, n_over == FEW_RANKS + 1 ? "" : "s",

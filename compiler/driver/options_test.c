@@ -105,6 +105,7 @@ static void try_refusals(void) {
       "check m.pp --memory=9223372036854775808",
       "check m.pp --memory=8388608TiB",
       "dump m.pp --memory=1",
+      "check --schedule=gpipe --ranks=2 --microbatches=2 --memory=1",
       "check m.pp --no-fuse=1",
       "check m.pp -D width",
       "check m.pp -D 1=2",
