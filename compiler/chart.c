@@ -94,11 +94,11 @@ static int column_of(const Scale *s, double time) {
 /* --- rows -------------------------------------------------------------------------------------------- */
 
 /* What is seen of a task that has columns of its own. */
-static void draw_whole(const Scale *s, const TimelineTask *task, char *row) {
-  int begin = column_of(s, task->start), end = column_of(s, task->end);
+static void draw_whole(const Scale *s, TimelineTask task, char *row) {
+  int begin = column_of(s, task.start), end = column_of(s, task.end);
   char name[16];
   if (begin >= end) return;
-  snprintf(name, sizeof name, task->microbatch >= 0 ? "%c%d" : "%c", letter_of(task->kind), task->microbatch);
+  snprintf(name, sizeof name, task.microbatch >= 0 ? "%c%d" : "%c", letter_of(task.kind), task.microbatch);
   int n = (int)strlen(name);
   if (n > end - begin) n = 1; /* a part of a number is another number */
   memset(row + begin, '=', (size_t)(end - begin));
@@ -106,10 +106,10 @@ static void draw_whole(const Scale *s, const TimelineTask *task, char *row) {
 }
 
 /* Adds to how long each kind runs in each column. */
-static void add_shares(const Scale *s, const TimelineTask *task, double (*shares)[PP_TASK_KIND_COUNT]) {
-  double begin = (task->start - s->begin) / s->per_column, end = (task->end - s->begin) / s->per_column;
+static void add_shares(const Scale *s, TimelineTask task, double (*shares)[PP_TASK_KIND_COUNT]) {
+  double begin = (task.start - s->begin) / s->per_column, end = (task.end - s->begin) / s->per_column;
   for (int c = (int)floor(begin); c < s->columns && c < end; c++)
-    if (c >= 0) shares[c][task->kind] += fmin(end, c + 1) - fmax(begin, c);
+    if (c >= 0) shares[c][task.kind] += fmin(end, c + 1) - fmax(begin, c);
 }
 
 static char letter_of_share(const double *share) {
@@ -120,6 +120,17 @@ static char letter_of_share(const double *share) {
     if (share[kind] > share[most]) most = kind;
   }
   return busy < 0.5 ? '.' : letter_of((pp_task_kind)most);
+}
+
+/* Two that run together share their time: a half for each. */
+static TimelineTask drawn(const TimelineTask *tasks, int i, int n) {
+  TimelineTask task = tasks[i];
+  double middle = (task.start + task.end) / 2;
+  bool pairs_next = i + 1 < n && task.overlap >= 0 && tasks[i + 1].overlap == task.overlap && tasks[i + 1].start == task.start;
+  bool pairs_last = i > 0 && task.overlap >= 0 && tasks[i - 1].overlap == task.overlap && tasks[i - 1].start == task.start;
+  if (pairs_next && tasks[i + 1].end == task.end) task.end = middle;
+  else if (pairs_last && tasks[i - 1].end == task.end) task.start = middle;
+  return task;
 }
 
 static void put_row(const char *row, int n, bool color, Str *out) {
@@ -137,12 +148,12 @@ static void put_row(const char *row, int n, bool color, Str *out) {
 static void draw_rank(const Scale *s, const TimelineTask *tasks, int n, char *row) {
   memset(row, '.', (size_t)s->columns);
   if (s->whole) {
-    for (int i = 0; i < n; i++) draw_whole(s, &tasks[i], row);
+    for (int i = 0; i < n; i++) draw_whole(s, drawn(tasks, i, n), row);
     return;
   }
   double(*shares)[PP_TASK_KIND_COUNT] = calloc((size_t)s->columns + 1, sizeof *shares);
   if (!shares) bug("out of memory");
-  for (int i = 0; i < n; i++) add_shares(s, &tasks[i], shares);
+  for (int i = 0; i < n; i++) add_shares(s, drawn(tasks, i, n), shares);
   for (int c = 0; c < s->columns; c++) row[c] = letter_of_share(shares[c]);
   free(shares);
 }

@@ -168,8 +168,25 @@ static bool report_deadlock(const Run *run) {
 
 /* --- what follows from the times ----------------------------------------------------------------------- */
 
+/* A model's stage may have no such half (no gradient goes on, or it has no parameters), or no backward. */
+typedef struct {
+  bool whole, input, weight;
+} Halves;
+
+static Halves *find_halves(const Run *run) {
+  Halves *halves = arena_alloc_array(run->arena, (size_t)run->job->n_stages + 1, sizeof *halves);
+  for (int i = 0; i < run->job->n; i++) {
+    Halves *h = &halves[run->job->actions[i].stage];
+    h->whole |= run->job->actions[i].kind == PP_BWD;
+    h->input |= run->job->actions[i].kind == PP_BWD_INPUT;
+    h->weight |= run->job->actions[i].kind == PP_BWD_WEIGHT;
+  }
+  return halves;
+}
+
 /* Live stashes of a rank, in its order: a block's forwards live through it. */
 typedef struct {
+  const Halves *halves;
   int live, held;
   VEC(TimelineLevel) levels;
 } Live;
@@ -184,9 +201,10 @@ static void count_block(const Run *run, Live *live, SimulateRank *out, int begin
   int made = 0, used = 0, freed = 0;
   for (int a = begin; a < end; a++) {
     pp_task_kind kind = run->job->actions[a].kind;
-    made += kind == PP_FWD;
-    used += kind == PP_BWD || kind == PP_BWD_INPUT;
-    freed += kind == PP_BWD || kind == PP_BWD_WEIGHT;
+    const Halves *h = &live->halves[run->job->actions[a].stage];
+    made += kind == PP_FWD && (h->whole || h->input || h->weight);
+    used += kind == PP_BWD || kind == (h->input ? PP_BWD_INPUT : PP_BWD_WEIGHT);
+    freed += kind == PP_BWD || kind == (h->weight ? PP_BWD_WEIGHT : PP_BWD_INPUT);
   }
   live->live += made, live->held += made;
   if (live->live > out->peak_live) out->peak_live = live->live;
@@ -196,8 +214,8 @@ static void count_block(const Run *run, Live *live, SimulateRank *out, int begin
   if (freed) put_level(run, live, run->end[end - 1]);
 }
 
-static TimelineMemory count_live(const Run *run, int r, SimulateRank *out) {
-  Live live = {0};
+static TimelineMemory count_live(const Run *run, const Halves *halves, int r, SimulateRank *out) {
+  Live live = {.halves = halves};
   for (int begin = run->first[r], end; begin < run->first[r + 1]; begin = end) {
     end = block_end(run, begin);
     count_block(run, &live, out, begin, end);
@@ -310,13 +328,14 @@ static Simulation *conclude(const Run *run) {
   Timeline *t = &s->timeline;
   SimulateRank *ranks = arena_alloc_array(run->arena, (size_t)job->n_ranks, sizeof *ranks);
   TimelineMemory *memory = arena_alloc_array(run->arena, (size_t)job->n_ranks, sizeof *memory);
+  const Halves *halves = find_halves(run);
   double busiest = 0;
   *t = (Timeline){.title = job->title, .in_seconds = job->in_seconds,
                   .memory_in_bytes = job->live_bytes != NULL, .n_ranks = job->n_ranks,
                   .n_stages = job->n_stages, .n_microbatches = job->n_microbatches, .n_tasks = job->n};
   for (int r = 0; r < job->n_ranks; r++) {
     ranks[r] = measure(run, r);
-    memory[r] = count_live(run, r, &ranks[r]);
+    memory[r] = count_live(run, halves, r, &ranks[r]);
     if (job->live_bytes) memory[r] = list_bytes(run, r);
     t->step_time = fmax(t->step_time, ranks[r].end - ranks[r].start);
     busiest = fmax(busiest, ranks[r].work);

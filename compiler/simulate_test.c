@@ -88,6 +88,20 @@ static void try_block(void) {
   result(s->n_path == 4 && s->path[0] == 5 && s->path[1] == 2 && s->path[3] == 4, "the path goes through its last member");
 }
 
+/* Stage 0 sends no gradient on, stage 1 has no parameters, stage 2 has no backward. */
+static void try_halves(void) {
+  const SimulateAction actions[] = {{.stage = 0, .overlap = -1, .cost = 1},
+                                    {.stage = 1, .overlap = -1, .cost = 1},
+                                    {.stage = 2, .overlap = -1, .cost = 1},
+                                    {.stage = 1, .kind = PP_BWD_INPUT, .overlap = -1, .cost = 1},
+                                    {.stage = 0, .kind = PP_BWD_WEIGHT, .overlap = -1, .cost = 1},
+                                    {.stage = 0, .microbatch = 1, .overlap = -1, .cost = 1},
+                                    {.stage = 1, .microbatch = 1, .overlap = -1, .cost = 1}};
+  const int first_need[COUNT(actions) + 1] = {0};
+  Simulation *s = run(1, COUNT(actions), actions, first_need, NULL, routes, NULL);
+  result(s->ranks[0].peak_live == 2 && s->ranks[0].peak_live_weight_held == 2, "halves that a model lacks");
+}
+
 /* Ranks 1 and 2 wait for each other, rank 0 for rank 1: it is no part of the cycle. */
 static void try_deadlock(void) {
   const SimulateAction actions[] = {{.rank = 0, .stage = 0, .overlap = -1, .cost = 1},
@@ -142,6 +156,7 @@ int main(void) {
   try_skip();
   try_room();
   try_block();
+  try_halves();
   try_deadlock();
   try_proof();
   try_nothing();
