@@ -167,7 +167,7 @@ static json_t *panel_json(Arena *arena, const PicturePanel *p) {
   set(o, "title", text_of(arena, t->title));
   set(o, "ranks", json_integer(t->n_ranks));
   set(o, "span", json_real(p->span));
-  set(o, "end", json_real(p->end));
+  set(o, "until", json_real(p->end));
   set(o, "tick", json_real(tick_of(p)));
   set(o, "unit", json_real(p->unit));
   set(o, "unitName", json_string(p->unit_name));

@@ -243,7 +243,7 @@ function drawRank(p, c, rank) {
 function drawMemory(p, c, rank) {
   const levels = p.levels[rank], n = levels.time.length, base = yOf(p, rank) + p.bar + 1 + p.strip;
   const height = v => base - v / p.peak * (p.strip - 2);
-  const from = timeAt(p, LEFT), until = timeAt(p, p.width - RIGHT), right = Math.max(LEFT, Math.min(p.width - RIGHT, xOf(p, p.end)));
+  const from = timeAt(p, LEFT), until = timeAt(p, p.width - RIGHT), right = Math.max(LEFT, Math.min(p.width - RIGHT, xOf(p, p.until)));
   let low = 0, high = n;
   while (low < high) {
     const middle = (low + high) >> 1;

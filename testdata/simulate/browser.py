@@ -24,10 +24,22 @@ function wrong(p) {
   }
   return bad;
 }
+// Ranks whose memory curve is not there where it should be: at its first highest level, just above the ground, and
+// nowhere after the last task.
+function flat(p) {
+  const bad = [], back = getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number);
+  const empty = rgb => rgb[3] === 0 || back.every((v, k) => Math.abs(rgb[k] - v) < 8);
+  for (let r = 0; p.levels && r < p.ranks; r++) {
+    const l = p.levels[r], i = l.value.indexOf(Math.max(...l.value)), y = yOf(p, r) + p.bar + p.strip - 2;
+    const x = (xOf(p, l.time[i]) + xOf(p, i + 1 < l.time.length ? l.time[i + 1] : p.until)) / 2, right = xOf(p, p.until);
+    if (empty(pixel(p, x, y)) || (right < p.width - RIGHT - 20 && !empty(pixel(p, right + 9, y)) && !empty(pixel(p, right + 11, y)))) bad.push(r);
+  }
+  return bad;
+}
 try {
   seen.ready = document.body.dataset.ready;
   seen.panels = data.panels.map(p => ({tasks: p.nTasks, drawn: p.drawn, moves: p.nTransfers, ranks: p.ranks, height: p.canvas.clientHeight,
-    width: p.canvas.clientWidth, wrong: wrong(p).length, first: [p.start[0], p.end[0]], last: Math.max(...p.end.slice(-2000)), lane: [...new Set(p.lane)]}));
+    width: p.canvas.clientWidth, wrong: wrong(p).length, flat: flat(p).length, memory: !!p.levels, first: [p.start[0], p.end[0]], last: Math.max(...p.end.slice(-2000)), lane: [...new Set(p.lane)]}));
   const p = data.panels[0];
   seen.back = getComputedStyle(document.body).backgroundColor;
   seen.overflow = document.documentElement.scrollWidth - innerWidth;
@@ -121,7 +133,7 @@ def page(name, *arguments):
 def check(seen, n_panels, dark=False):
     assert seen["ready"] == "1" and len(seen["panels"]) == n_panels and seen["outside"] == 0
     for p in seen["panels"]:
-        assert p["drawn"] == p["tasks"] > 0 and p["height"] > 20 * p["ranks"] / 4 and p["wrong"] == 0, p
+        assert p["drawn"] == p["tasks"] > 0 and p["height"] > 20 * p["ranks"] / 4 and p["wrong"] == 0 and p["flat"] == 0, p
     assert seen["overflow"] <= 0
     assert seen["back"] == ("rgb(22, 24, 28)" if dark else "rgb(255, 255, 255)"), seen["back"]
     a, b = seen["zoomed"]
@@ -159,6 +171,6 @@ subprocess.run([ppc, "run", model, "--ranks=2", "--steps=4", "--quiet", "--trace
 page("both", model, "--ranks=2", "--trace=t.json")
 seen = look("both.html")
 check(seen, 2)
-assert seen["panels"][0]["tasks"] == seen["panels"][1]["tasks"] and seen["panels"][0]["moves"] == seen["panels"][1]["moves"] > 0, seen["panels"]
+assert seen["panels"][0]["memory"] and seen["panels"][0]["tasks"] == seen["panels"][1]["tasks"] and seen["panels"][0]["moves"] == seen["panels"][1]["moves"] > 0, seen["panels"]
 assert seen["table"] == "2 4"
 print("fine")
