@@ -7,10 +7,13 @@
  *             transfers in a topological order. A run that stops has a cycle; it is printed.
  *   witness   The total order must agree: every rank posts in ascending numbers, each transfer once at
  *             each end, and waits for it once behind its post.
- *   values    A send stands behind the action that makes its value, a use behind the wait for its receive.
+ *   actions   Each task of a stage runs once for each microbatch, its backward whole or in halves, on the stage's rank;
+ *             what follows the loop stands behind it, kind by kind.
+ *   values    A send stands behind the action that makes its value, a use behind the wait for its receive, or behind
+ *             its maker. Each value comes to a rank once.
  *   bytes     Items that live at the same time don't overlap. A received item lives from its post, a sent
- *             one until its send has been awaited, a frame while tasks use a field of it. A new parameter
- *             is received only behind the last read of the old one.
+ *             one, in the window, until its send has been awaited, a frame while tasks use a field of it. A new
+ *             parameter is received only behind the last read of the old one.
  * Linear in actions and operations; the bytes n log n. */
 #include <stddef.h>
 #include <string.h>
@@ -57,6 +60,7 @@ typedef struct {
   Diag *diag;
   Arena *arena;
   int n_ranks, n_stages, n_microbatches, n_values, n_transfers, n_errors;
+  bool generate;            /* forward only */
   const int64_t *stage_ranks;
   TaskInfo *tasks;          /* [n_stages * PP_TASK_KIND_COUNT], func null when absent */
   int *maker_stage;         /* [n_values] */
@@ -149,6 +153,10 @@ static void read_transfers(Proof *p) {
   p->transfers = arena_alloc_array(p->arena, (size_t)p->n_transfers, sizeof *p->transfers);
   for (int i = 0; i < p->n_transfers; i++) {
     const int64_t *row = &table[5 * (int64_t)i];
+    bool within = row[0] >= 0 && row[0] < p->n_values && row[1] >= -1 && row[1] < p->n_microbatches && row[2] >= 0 &&
+                  row[2] < p->n_ranks && row[3] >= 0 && row[3] < p->n_ranks && row[2] != row[3];
+    if (!within) fail(p, op_loc(p->ir, ops.at[0]), "transfer %d can't be: value %lld of microbatch %lld from rank %lld to rank %lld",
+                      i, (long long)row[0], (long long)row[1], (long long)row[2], (long long)row[3]);
     p->transfers[i] = (TransferInfo){.value = (int)row[0], .microbatch = (int)row[1], .from = (int)row[2],
                                      .to = (int)row[3], .made = (int)row[4], .events = {-1, -1, -1, -1}};
   }
@@ -172,6 +180,16 @@ static const char *action_text(Proof *p, const RankInfo *rank, int action) {
   const int64_t *a = &rank->actions[3 * (int64_t)action];
   if (a[2] < 0) return arena_printf(p->arena, "%s(%d)", kinds[a[0]], (int)a[1]);
   return arena_printf(p->arena, "%s(%d, %d)", kinds[a[0]], (int)a[1], (int)a[2]);
+}
+
+/* A task of a stage of this rank, with a microbatch exactly when it belongs to the loop. */
+static void check_action(Proof *p, const RankInfo *rank, int r, int action) {
+  const int64_t *a = &rank->actions[3 * (int64_t)action];
+  bool known = a[0] >= 0 && a[0] < PP_TASK_KIND_COUNT && a[1] >= 0 && a[1] < p->n_stages;
+  bool timed = known && (a[0] <= PP_BWD_WEIGHT ? a[2] >= 0 && a[2] < p->n_microbatches : a[2] == -1);
+  if (!timed || p->stage_ranks[a[1]] != r || op_is_null(p->tasks[a[1] * PP_TASK_KIND_COUNT + a[0]].func))
+    fail(p, line_of(rank, action), "rank %d: action %d is not its own: kind %lld, stage %lld, microbatch %lld", r, action,
+         (long long)a[0], (long long)a[1], (long long)a[2]);
 }
 
 /* Enters an operation with its transfer: the right rank, once, a wait behind its post. */
@@ -204,6 +222,7 @@ static void read_rank(Proof *p, Op op) {
   rank->overlaps = op_ints(p->arena, op, "overlaps", &n);
   rank->bytes = op_ints(p->arena, op, "bytes", &n);
   rank->lines = op_lines(p->ir, p->arena, op, "lines", &n);
+  for (int a = 0; a < rank->n_actions; a++) check_action(p, rank, r, a);
   const int64_t *ops = op_ints(tmp, op, "ops", &n_ops);
   rank->events = arena_alloc_array(p->arena, (size_t)(rank->n_actions + n_ops / 3), sizeof *rank->events);
   rank->event_of = arena_alloc_array(p->arena, (size_t)rank->n_actions, sizeof *rank->event_of);
@@ -348,6 +367,62 @@ static void check_witness(Proof *p) {
            transfer_text(p, p->ranks[r].unordered));
 }
 
+/* --- actions ------------------------------------------------------------------------------------------- */
+
+/* How often each task ran: [task][microbatch], after the loop [task][0]. */
+typedef struct {
+  uint8_t *times;
+  int n_microbatches;
+} Ran;
+
+static uint8_t *ran_at(const Ran *ran, int stage, int kind, int microbatch) {
+  int64_t task = stage * PP_TASK_KIND_COUNT + kind;
+  return &ran->times[task * ran->n_microbatches + (microbatch < 0 ? 0 : microbatch)];
+}
+
+static void count_actions(Proof *p, const RankInfo *rank, int r, Ran *ran) {
+  for (int i = 0; i < rank->n_actions; i++) {
+    const int64_t *a = &rank->actions[3 * (int64_t)i];
+    uint8_t *times = ran_at(ran, (int)a[1], (int)a[0], (int)a[2]);
+    if (*times) fail(p, line_of(rank, i), "rank %d runs %s twice", r, action_text(p, rank, i));
+    *times = 1;
+    int64_t before = i > 0 ? a[-3] : 0;
+    if (before > PP_BWD_WEIGHT && a[0] < before)
+      fail(p, line_of(rank, i), "rank %d runs %s behind %s", r, action_text(p, rank, i), action_text(p, rank, i - 1));
+  }
+}
+
+static bool exists(const Proof *p, int stage, int kind) {
+  return !op_is_null(p->tasks[stage * PP_TASK_KIND_COUNT + kind].func);
+}
+
+/* A task that isn't there needs no run. */
+static bool is_done(const Proof *p, const Ran *ran, int stage, int kind, int microbatch) {
+  return !exists(p, stage, kind) || *ran_at(ran, stage, kind, microbatch);
+}
+
+static bool is_backward_done(const Proof *p, const Ran *ran, int stage, int m) {
+  bool input = *ran_at(ran, stage, PP_BWD_INPUT, m), weight = *ran_at(ran, stage, PP_BWD_WEIGHT, m);
+  if (*ran_at(ran, stage, PP_BWD, m)) return !input && !weight;
+  if (!exists(p, stage, PP_BWD_INPUT) && !exists(p, stage, PP_BWD_WEIGHT)) return !exists(p, stage, PP_BWD);
+  return is_done(p, ran, stage, PP_BWD_INPUT, m) && is_done(p, ran, stage, PP_BWD_WEIGHT, m);
+}
+
+/* A refresh is left out where nothing is received for it. */
+static void check_actions(Proof *p) {
+  size_t n = (size_t)p->n_stages * PP_TASK_KIND_COUNT * (size_t)p->n_microbatches;
+  Ran ran = {arena_alloc_array(p->arena, n, 1), p->n_microbatches};
+  for (int r = 0; r < p->n_ranks; r++) count_actions(p, &p->ranks[r], r, &ran);
+  for (int s = 0; s < p->n_stages; s++) {
+    const RankInfo *rank = &p->ranks[p->stage_ranks[s]];
+    bool whole = is_done(p, &ran, s, PP_FINISH, -1) && is_done(p, &ran, s, PP_DECIDE, -1) && is_done(p, &ran, s, PP_UPDATE, -1);
+    for (int m = 0; m < p->n_microbatches && whole; m++)
+      whole = is_done(p, &ran, s, PP_FWD, m) && (p->generate || is_backward_done(p, &ran, s, m));
+    if (!whole)
+      fail(p, line_of(rank, 0), "rank %d doesn't run all of stage %d, or its backward whole and in halves", (int)p->stage_ranks[s], s);
+  }
+}
+
 /* --- values -------------------------------------------------------------------------------------------- */
 
 /* Transfers into one rank by (value, microbatch): rows for the values that come, columns microbatches. */
@@ -404,24 +479,67 @@ static const TransferInfo *posted(const Proof *p, const RankInfo *rank, int post
   return &p->transfers[rank->posts[post]];
 }
 
+/* From which event on a value is there, + 1: what comes to a rank, and what is made on it. */
+typedef struct {
+  Table incoming, made;
+} Arrivals;
+
+static void list_values(Proof *p, int r, Arena *arena, Arrivals *out) {
+  const RankInfo *rank = &p->ranks[r];
+  out->incoming = table_create(p, arena), out->made = table_create(p, arena);
+  for (int k = 0; k < rank->n_posts; k++)
+    if (posted(p, rank, k)->to == r) table_add_row(&out->incoming, posted(p, rank, k)->value);
+  for (int v = 0; v < p->n_values; v++)
+    if (p->maker_stage[v] >= 0 && p->stage_ranks[p->maker_stage[v]] == r) table_add_row(&out->made, v);
+  table_close(p, arena, &out->incoming);
+  table_close(p, arena, &out->made);
+}
+
+static void list_arrivals(Proof *p, int r, Arrivals *out) {
+  const RankInfo *rank = &p->ranks[r];
+  for (int k = 0; k < rank->n_posts; k++) {
+    const TransferInfo *t = posted(p, rank, k);
+    if (t->to != r) continue;
+    int *from = table_at(p, &out->incoming, t->value, t->microbatch);
+    if (*from) fail(p, line_of(rank, 0), "rank %d receives %s twice", r, transfer_text(p, rank->posts[k]));
+    *from = t->events[PP_AWAIT_RECEIVE] + 1;
+  }
+}
+
+static void check_inputs(Proof *p, int r, int a, const Arrivals *arrivals) {
+  const RankInfo *rank = &p->ranks[r];
+  const TaskInfo *task = task_of(p, rank, a);
+  int microbatch = (int)rank->actions[3 * (int64_t)a + 2];
+  for (int k = 0; k < task->n_in; k++) {
+    int v = (int)task->in[k];
+    bool own = p->maker_stage[v] >= 0 && p->stage_ranks[p->maker_stage[v]] == r;
+    const int *from = table_at(p, own ? &arrivals->made : &arrivals->incoming, v, microbatch);
+    if (!from || !*from || *from > rank->event_of[a])
+      fail(p, line_of(rank, a), "rank %d: %s uses %s before it has %s", r, action_text(p, rank, a), p->names[v],
+           own ? "made it" : "come");
+  }
+}
+
+/* The end of the overlap block that an action begins: its members may not need one another. */
+static int block_end(const RankInfo *rank, int a) {
+  int end = a + 1;
+  while (rank->overlaps && rank->overlaps[a] >= 0 && end < rank->n_actions && rank->overlaps[end] == rank->overlaps[a]) end++;
+  return end;
+}
+
 static void check_uses(Proof *p, int r) {
   const RankInfo *rank = &p->ranks[r];
   Arena *arena = arena_create();
-  Table incoming = table_create(p, arena);
-  for (int k = 0; k < rank->n_posts; k++)
-    if (posted(p, rank, k)->to == r) table_add_row(&incoming, posted(p, rank, k)->value);
-  table_close(p, arena, &incoming);
-  for (int k = 0; k < rank->n_posts; k++)
-    if (posted(p, rank, k)->to == r) *table_at(p, &incoming, posted(p, rank, k)->value, posted(p, rank, k)->microbatch) = rank->posts[k] + 1;
-  for (int a = 0; a < rank->n_actions; a++) {
-    const TaskInfo *task = task_of(p, rank, a);
-    int microbatch = (int)rank->actions[3 * (int64_t)a + 2];
-    for (int k = 0; k < task->n_in; k++) {
-      int v = (int)task->in[k];
-      if (p->maker_stage[v] >= 0 && p->stage_ranks[p->maker_stage[v]] == r) continue;
-      const int *number = table_at(p, &incoming, v, microbatch);
-      bool waited = number && *number && p->transfers[*number - 1].events[PP_AWAIT_RECEIVE] < rank->event_of[a];
-      if (!waited) fail(p, line_of(rank, a), "rank %d: %s uses %s before it has come", r, action_text(p, rank, a), p->names[v]);
+  Arrivals arrivals;
+  list_values(p, r, arena, &arrivals);
+  list_arrivals(p, r, &arrivals);
+  for (int begin = 0, end; begin < rank->n_actions; begin = end) {
+    end = block_end(rank, begin);
+    for (int a = begin; a < end; a++) check_inputs(p, r, a, &arrivals);
+    for (int a = begin; a < end; a++) {
+      const TaskInfo *task = task_of(p, rank, a);
+      for (int k = 0; k < task->n_out; k++)
+        *table_at(p, &arrivals.made, (int)task->out[k], (int)rank->actions[3 * (int64_t)a + 2]) = rank->event_of[a] + 1;
     }
   }
   arena_destroy(arena);
@@ -511,10 +629,11 @@ static void live_in_actions(Bytes *b) {
 static void live_in_transfers(Bytes *b) {
   for (int k = 0; k < b->rank->n_posts; k++) {
     const TransferInfo *t = posted(b->p, b->rank, k);
-    if (t->from == b->r)
-      live(b, find_item(b, t->value, t->microbatch), t->events[PP_POST_SEND], t->events[PP_AWAIT_SEND]);
-    if (t->to == b->r)
-      live(b, find_item(b, t->value, t->microbatch), t->events[PP_POST_RECEIVE], t->events[PP_AWAIT_RECEIVE]);
+    int item = find_item(b, t->value, t->microbatch);
+    if (t->from == b->r && item >= 0 && item_of(b, item)[3] != PP_WINDOW)
+      fail(b->p, line_of(b->rank, t->made), "rank %d sends %s from outside its window", b->r, transfer_text(b->p, b->rank->posts[k]));
+    if (t->from == b->r) live(b, item, t->events[PP_POST_SEND], t->events[PP_AWAIT_SEND]);
+    if (t->to == b->r) live(b, item, t->events[PP_POST_RECEIVE], t->events[PP_AWAIT_RECEIVE]);
   }
 }
 
@@ -676,12 +795,14 @@ static void read_all(Proof *p) {
   p->n_stages = (int)op_int(top, "pp.stages", 1);
   p->n_ranks = (int)op_int(top, "pp.ranks", 1);
   p->n_microbatches = (int)op_int(top, "pp.microbatches", 1);
+  p->generate = op_unit(top, "pp.generate");
   p->stage_ranks = op_ints(p->arena, top, "pp.stage_ranks", &n);
   if (n != p->n_stages) bug("no ranks for the stages");
   read_stages(p);
   read_makers(p);
   read_names(p);
   read_transfers(p);
+  if (p->n_errors) return;
   p->ranks = arena_alloc_array(p->arena, (size_t)p->n_ranks, sizeof *p->ranks);
   OpVec ranks = ir_ops(p->arena, top, OP_RANK);
   for (int i = 0; i < ranks.n; i++) read_rank(p, ranks.at[i]);
@@ -690,6 +811,7 @@ static void read_all(Proof *p) {
 bool progress_run(Ir *ir) {
   Proof p = {.ir = ir, .diag = ir_diag(ir), .arena = arena_create()};
   read_all(&p);
+  if (p.n_errors == 0) check_actions(&p);
   if (p.n_errors == 0) check_progress(&p);
   if (p.n_errors == 0) check_witness(&p);
   if (p.n_errors == 0) check_sends(&p);
