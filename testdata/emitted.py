@@ -2,8 +2,8 @@
 
 A Shop keeps what such programs have in common, so that a build costs what its own stages and ranks cost: objects
 go by content into one cache, and those of the runtime are made once and laid into every later folder. Programs
-are built at -O1 for the oldest instruction set: bits don't depend on either. A Shop of checking builds makes
-those of CHECK=1, whose memory is poisoned where nothing lives."""
+are built at -O1 for the oldest instruction set: bits don't depend on either. A Shop may
+be one of checking builds: "check", whose memory is poisoned where nothing lives, or "threads", for ThreadSanitizer."""
 import json
 import os
 import platform
@@ -42,17 +42,19 @@ def need(command, **options):
 
 
 class Shop:
-    def __init__(self, folder, flags=FLAGS, checking=False):
+    def __init__(self, folder, kind="", flags=FLAGS):
         self.folder, self.runtime, self.lock = folder, os.path.join(folder, "runtime"), threading.Lock()
-        self.objects = os.path.join("check", "obj") if checking else "obj"
+        self.objects = {"": "obj", "check": "check/obj", "threads": "obj-threads"}[kind]
+        self.launcher = "threads" if kind == "threads" else "launch.sh"
         os.makedirs(folder, exist_ok=True)
-        self.arguments = [] if flags is None else [f"CFLAGS={flags}"]
-        if flags is not None and platform.machine() == "x86_64":
+        self.arguments = [f"CFLAGS={flags}"] + {"": [], "check": ["CHECK=1"], "threads": ["threads"]}[kind]
+        if platform.machine() == "x86_64":
             self.arguments.append("LEVELS=2")
-        self.arguments += ["CHECK=1"] * checking
         dropped = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "CHECK")
         self.shared = {k: v for k, v in os.environ.items() if k not in dropped}
-        self.env = {**self.shared, "OBJECT_CACHE": os.path.join(folder, "objects"), "OPENBLAS_NUM_THREADS": "1", **({"CHECK": "1"} if checking else {})}
+        self.env = {**self.shared, "OBJECT_CACHE": os.path.join(folder, "objects"), "OPENBLAS_NUM_THREADS": "1"}
+        if kind == "check":
+            self.env["CHECK"] = "1"
 
     def compile(self, model, name, options):
         """Emits the program into a folder of that name; returns (folder, what ppc said)."""
@@ -70,12 +72,12 @@ class Shop:
             shutil.copytree(self.runtime, os.path.join(folder, self.objects, "runtime"), copy_function=shutil.copyfile)
             self.make(folder)
 
-    def make(self, folder, *arguments, env=None):
-        need(["make", "-s", "-C", folder, *self.arguments, *arguments], env=env or self.env, timeout=600)
+    def make(self, folder, env=None):
+        need(["make", "-s", "-C", folder, *self.arguments], env=env or self.env, timeout=600)
 
-    def run(self, folder, options=(), **env):
+    def run(self, folder, options=()):
         """Returns what the ranks printed as JSON: (steps, last line)."""
-        return read_run(need([os.path.join(folder, "launch.sh"), "--json", *options], env={**self.env, **env})[0])
+        return read_run(need([os.path.join(folder, self.launcher), "--json", *options], env=self.env)[0])
 
 
 def read_run(out):

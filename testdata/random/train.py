@@ -4,7 +4,7 @@
 For each seed from FIRST on: a model, its run on one rank, and several valid schedules on several ranks. Each must
 train to the same bits as one rank, map the bytes that `ppc check` predicts, be refused with one byte less, and get no
 warning about its order. Some runs are traced: the trace must hold the schedule's actions and the plan's transfers. One
-schedule of every EVERY-th model runs in a checking build as well. A failure prints the command that repeats it; with
+schedule of every EVERY-th model runs in both checking builds as well. A failure prints the command that repeats it; with
 --keep the folder stays."""
 import json
 import os
@@ -112,7 +112,7 @@ def try_seed(shops, seed, check, keep):
         base = one_rank(shops[0], case)
     except emitted.Failure as failure:
         return [str(failure)]
-    checked = [(shops[1], seed % PER_MODEL)] if check and seed % check == 0 else []
+    checked = [(shop, seed % PER_MODEL) for shop in shops[1:]] if check and seed % check == 0 else []
     for shop, i in [(shops[0], i) for i in range(PER_MODEL)] + checked:
         try:
             many_ranks(shop, case, i, base)
@@ -134,7 +134,7 @@ def clean(shops, name):
 
 def main(first, count, check=0, keep=None):
     folder = keep or tempfile.mkdtemp(prefix="ppc-random-")
-    shops = emitted.Shop(folder), emitted.Shop(os.path.join(folder, "check"), checking=True)
+    shops = [emitted.Shop(folder)] + [emitted.Shop(os.path.join(folder, kind), kind) for kind in ("check", "threads")]
     failed, start, seeds = 0, time.time(), range(first, first + count)
     with ThreadPoolExecutor(2) as pool:
         for seed, failures in zip(seeds, pool.map(lambda s: try_seed(shops, s, check, keep), seeds)):
