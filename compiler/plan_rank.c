@@ -27,6 +27,8 @@ typedef struct {
   int *workspaces;        /* [n_actions] item + 1 */
 } Index;
 
+enum { FEW_LINES = 64 };
+
 typedef struct {
   Plan *plan;
   const Tasks *t;
@@ -36,8 +38,10 @@ typedef struct {
   Arena *tmp;
   Index index;
   uint64_t *row;          /* offsets of an action's arguments */
-  Loc line;               /* the last one that was named, and its name */
-  const char *line_name;
+  struct {
+    Loc loc;
+    const char *name;
+  } lines[FEW_LINES];     /* of the schedule that were named lately */
 } Build;
 
 /* --- items --------------------------------------------------------------------------------------------- */
@@ -211,12 +215,13 @@ static bool is_first_call(const Task *task, bool *seen) {
   return first;
 }
 
-/* Actions next to each other often come from one line. */
+/* Millions of actions come from few lines. */
 static const char *line_name(Build *b, Loc loc) {
-  bool same = b->line_name && loc.file == b->line.file && loc.line == b->line.line;
-  if (!same) b->line_name = diag_loc_name(ir_diag(b->t->ir), loc);
-  b->line = loc;
-  return b->line_name;
+  int i = (loc.line + 7 * loc.file) & (FEW_LINES - 1);
+  bool same = b->lines[i].name && loc.file == b->lines[i].loc.file && loc.line == b->lines[i].loc.line;
+  if (!same) b->lines[i].name = diag_loc_name(ir_diag(b->t->ir), loc);
+  b->lines[i].loc = loc;
+  return b->lines[i].name;
 }
 
 static void build_action(Build *b, int r, int i, PlanAction *action, Rows *rows, bool *seen) {
