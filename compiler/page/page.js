@@ -4,6 +4,7 @@
 'use strict';
 const data = JSON.parse(document.getElementById('data').textContent);
 const LEFT = 64, RIGHT = 82, AXIS = 22;
+const MAX_PIXELS = 16000; // a browser draws no higher canvas
 const view = {a: 0, b: 1};
 const tip = document.getElementById('tip'), status = document.getElementById('status');
 let style, hover = null, cursor = null, pending = false, showsPath = false;
@@ -341,7 +342,7 @@ function drawHover(p, c) {
 }
 
 function draw(p) {
-  const c = p.context, ratio = devicePixelRatio || 1;
+  const c = p.context, ratio = p.ratio = Math.min(devicePixelRatio || 1, MAX_PIXELS / p.height);
   p.width = p.canvas.clientWidth;
   if (p.canvas.width !== Math.round(p.width * ratio) || p.canvas.height !== Math.round(p.height * ratio)) {
     p.canvas.width = Math.round(p.width * ratio);

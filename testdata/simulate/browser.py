@@ -14,7 +14,7 @@ const at = (p, type, x, y, more) => { const box = p.canvas.getBoundingClientRect
   const event = new PointerEvent(type, {clientX: box.left + x, clientY: box.top + y, button: 0, bubbles: true, pointerId: 1, ...more});
   p.canvas.dispatchEvent(event); drawAll(); };
 const close = (rgb, hex) => [1, 3, 5].every((k, i) => Math.abs(rgb[i] - parseInt(hex.slice(k, k + 2), 16)) <= 6);
-function pixel(p, x, y) { const r = devicePixelRatio; return p.context.getImageData(Math.round(x * r), Math.round(y * r), 1, 1).data; }
+function pixel(p, x, y) { const r = p.ratio; return p.context.getImageData(Math.round(x * r), Math.round(y * r), 1, 1).data; }
 // Boxes whose colour is not what it should be, two pixels inside their upper left corner.
 function wrong(p) {
   const bad = [];
@@ -40,7 +40,8 @@ try {
   seen.ready = document.body.dataset.ready;
   seen.panels = data.panels.map(p => ({tasks: p.nTasks, drawn: p.drawn, moves: p.nTransfers, ranks: p.ranks, height: p.canvas.clientHeight,
     width: p.canvas.clientWidth, wrong: wrong(p).length, flat: flat(p).length, memory: !!p.levels, first: [p.start[0], p.end[0]], last: Math.max(...p.end.slice(-2000)), lane: [...new Set(p.lane)]}));
-  const p = data.panels[0];
+  const p = data.panels[0], end = p.ranks - 1;
+  seen.last = pixel(p, xOf(p, (p.start[p.first[end]] + p.end[p.first[end]]) / 2), yOf(p, end) + 2)[3];
   seen.back = getComputedStyle(document.body).backgroundColor;
   seen.overflow = document.documentElement.scrollWidth - innerWidth;
   seen.outside = performance.getEntriesByType('resource').length;
@@ -59,7 +60,7 @@ try {
     const after = p.context.getImageData(0, 0, p.canvas.width, p.canvas.height).data;
     seen.tip = tip.hidden ? '' : tip.textContent;
     const k = p.into(task)[0], t = p.moves;
-    const y = (yOf(p, t.from[k]) + yOf(p, t.to[k]) + p.bar) / 2 | 0, row = y * devicePixelRatio * p.canvas.width * 4;
+    const y = (yOf(p, t.from[k]) + yOf(p, t.to[k]) + p.bar) / 2 | 0, row = Math.round(y * p.ratio) * p.canvas.width * 4;
     seen.arrow = 0;
     for (let i = row; i < row + p.canvas.width * 4; i++) seen.arrow += before[i] !== after[i];
     const box = tip.getBoundingClientRect();
@@ -77,28 +78,33 @@ result.textContent = JSON.stringify(seen);
 document.body.append(result);
 </script>"""
 
-# Hovering in an SVG needs frames: the browser gives some virtual time.
+# Hovering in an SVG takes effect with a later frame: it is waited for.
 SVG_PROBE = """
 <script>
-addEventListener('load', () => {
-  const seen = {}, arrow = document.querySelector('path.a'), shown = () => getComputedStyle(arrow).display;
+const seen = {}, arrow = document.querySelector('path.a'), svg = document.querySelector('svg');
+const shown = () => getComputedStyle(arrow).display;
+const until = wanted => new Promise(done => {
+  let n = 0;
+  const look = () => {
+    svg.setCurrentTime(svg.getCurrentTime() + 0.05);
+    if (shown() === wanted || ++n > 100) done(shown());
+    else setTimeout(look, 30);
+  };
+  look();
+});
+addEventListener('load', async () => {
   const box = document.getElementById(arrow.querySelector('set').getAttribute('begin').split('.')[0]);
   seen.before = shown();
   box.dispatchEvent(new MouseEvent('mouseover', {bubbles: true}));
-  setTimeout(() => {
-    seen.over = shown();
-    seen.title = box.querySelector('title').textContent;
-    box.dispatchEvent(new MouseEvent('mouseout', {bubbles: true}));
-    setTimeout(() => {
-      seen.after = shown();
-      seen.back = getComputedStyle(document.querySelector('.b')).fill;
-      seen.texts = [...document.querySelectorAll('svg text')].filter(t => t.getBBox().x < -1 || t.getBBox().x + t.getBBox().width > 1201).map(t => t.textContent);
-      const result = document.createElement('pre');
-      result.id = 'seen';
-      result.textContent = JSON.stringify(seen);
-      document.body.append(result);
-    }, 200);
-  }, 200);
+  seen.over = await until('inline');
+  box.dispatchEvent(new MouseEvent('mouseout', {bubbles: true}));
+  seen.after = await until('none');
+  seen.back = getComputedStyle(document.querySelector('.b')).fill;
+  seen.texts = [...document.querySelectorAll('svg text')].filter(t => t.getBBox().x < -1 || t.getBBox().x + t.getBBox().width > 1201).map(t => t.textContent);
+  const result = document.createElement('pre');
+  result.id = 'seen';
+  result.textContent = JSON.stringify(seen);
+  document.body.append(result);
 });
 </script>"""
 
@@ -108,7 +114,7 @@ DARK = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]
 def look(path, *options):
     with tempfile.TemporaryDirectory() as home:
         out = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--hide-scrollbars",
-                              f"--user-data-dir={home}", "--window-size=1280,900", "--virtual-time-budget=3000", *options, "--dump-dom",
+                              f"--user-data-dir={home}", "--window-size=1280,900", "--virtual-time-budget=20000", *options, "--dump-dom",
                               "file://" + os.path.abspath(path)],
                              capture_output=True, text=True, timeout=240, env={**os.environ, "HOME": home})
     found = re.search(r'<pre id="seen">(.*?)</pre>', out.stdout, re.S)
@@ -164,6 +170,11 @@ assert sorted(seen["panels"][0]["lane"]) == [0, 1, 2], seen["panels"]
 page("large", "--schedule=interleaved_zero_bubble(8)", "--ranks=32", "--microbatches=128")
 seen = look("large.html")
 assert seen["panels"][0]["drawn"] == 32 * 8 * 128 * 3 and seen["drawnZoomed"] < seen["panels"][0]["drawn"]
+
+# More ranks than a canvas has room for at full height: something is drawn on the last of them.
+page("tall", "--schedule=gpipe", "--ranks=2000", "--microbatches=2")
+seen = look("tall.html")
+assert seen["panels"][0]["drawn"] == 8000 and seen["last"] > 0, seen
 
 # A model, predicted and measured on one scale.
 model = os.path.join(os.path.dirname(__file__), "..", "models", "mlp.pp")
