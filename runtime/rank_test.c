@@ -474,6 +474,27 @@ static void a_trace_that_does_not_fit_is_refused_at_the_start(void) {
   CHECK(system(listing) == 0);
 }
 
+/* The weights that are saved first take the room: the older trace stays. */
+static void a_disk_that_fills_up_leaves_the_old_trace(void) {
+  char trace[128], save[128], path[96];
+  snprintf(path, sizeof path, "%s/trace", small);
+  option(trace, "--trace", path);
+  option(save, "--save", small);
+  strcat(save, "/old");
+  write_text(path, "old", 3);
+  write_text(saved[0], "old", 3);
+  setenv("PP_TEST_WIDTH", "32768", 1);
+  CHECK(run(2, ARGUMENTS("--steps=40", trace, "--trace-steps=1:40", save, "--quiet")) == 4);
+  unsetenv("PP_TEST_WIDTH");
+  CHECK_TEXT(job.err, path);
+  CHECK_TEXT(job.err, "No space left on device");
+  CHECK(count_lines(job.err, "\n") == 1);
+  CHECK(same_files(path, saved[0]));
+  char listing[128];
+  snprintf(listing, sizeof listing, "test \"$(ls %s | xargs)\" = 'old trace'", small);
+  CHECK(system(listing) == 0);
+}
+
 static void nothing_is_left_behind(void) { CHECK(system("! ls /dev/shm | grep -q '^ppc-[0-9]*-pp-test'") == 0); }
 
 /* --- main ---------------------------------------------------------------------------------------------- */
@@ -530,6 +551,7 @@ int main(int argc, char **argv) {
     TEST(small_shared_memory_is_an_error);
     TEST(a_full_disk_leaves_the_old_file);
     TEST(a_trace_that_does_not_fit_is_refused_at_the_start);
+    TEST(a_disk_that_fills_up_leaves_the_old_trace);
     umount(small);
   } else {
     printf("skipped: small file systems (mounting needs root)\n");
