@@ -89,14 +89,12 @@ static const AstExpr *batch_value(const AstTrain *train, const char *name) {
   return NULL;
 }
 
-static void declare_settings(Eval *e) {
-  for (int i = 0; i < SETTING_COUNT; i++) {
-    const char *name = map_get(&e->program->names, setting_limits[i].name);
-    if (name)
-      scope_declare(e, e->train_scope, SLOT_MEMBER,
-                    (AstName){e->settings[i].loc, name},
-                    (Val){.kind = VAL_SETTING, .setting = i});
-  }
+static void declare_setting(Eval *e, SettingId id) {
+  const char *name = map_get(&e->program->names, setting_limits[id].name);
+  if (name)
+    scope_declare(e, e->train_scope, SLOT_MEMBER,
+                  (AstName){e->settings[id].loc, name},
+                  (Val){.kind = VAL_SETTING, .setting = id});
 }
 
 static bool run_settings(Eval *e, const AstTrain *train) {
@@ -107,7 +105,7 @@ static bool run_settings(Eval *e, const AstTrain *train) {
   prepare_setting(e, SETTING_MICROBATCHES, batch_value(train, "microbatches"),
                   o->microbatches);
   prepare_setting(e, SETTING_STEPS, entry_value(train, "steps"), o->steps);
-  declare_settings(e);
+  for (int i = 0; i < SETTING_COUNT; i++) declare_setting(e, (SettingId)i);
   bool ok = true, one;
   for (int i = 0; i < SETTING_COUNT; i++) {
     setting_value(e, (SettingId)i, e->settings[i].loc, &one);
@@ -708,6 +706,7 @@ bool train_run_schedule(Program *p) {
   prepare_setting(e, SETTING_MICROBATCHES, NULL, e->options->microbatches);
   static const SettingId given[] = {SETTING_RANKS, SETTING_MICROBATCHES};
   for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+    declare_setting(e, given[i]);
     setting_value(e, given[i], (Loc){0}, &one);
     ok = ok && one;
   }

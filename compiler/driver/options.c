@@ -86,7 +86,7 @@ static const Row table[] = {
     {"--json", NULL, 0, CHECK | RUN | SIMULATE, KIND_FLAG, 0, AT(json), "print JSON"},
 
     {"--stages", "N", 0, CHECK | SIMULATE | DUMP, KIND_POSITIVE, SCHEDULE_ONLY, AT(stages), "without a model: number of stages (the fewest that will do)"},
-    {"--cost", "F=1,I=1,…", 0, CHECK | SIMULATE, KIND_COST, 0, NO_FIELD, "what tasks cost: F, I, W, B, pair, and a transfer;\n"
+    {"--cost", "F=1,I=1", 0, CHECK | SIMULATE, KIND_COST, 0, NO_FIELD, "what tasks cost: F, I, W, B, pair, and a transfer;\n"
                                                                          "a value, or [a,b,…] with one for each stage"},
     {"--costs", "TRACE", 0, SIMULATE, KIND_TEXT, MODEL_ONLY, AT(trace_costs), "a model's costs as measured: a file that --trace wrote"},
     {"--flops", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(flops), "of products, per second, to estimate a model's costs (20G)"},
@@ -124,7 +124,7 @@ static const Row table[] = {
     {"--write", NULL, 'i', FMT, KIND_FLAG, 0, AT(write), "change the files in place (-i)"},
     {"--check", NULL, 0, FMT, KIND_FLAG, 0, AT(check), "name the files that would change, and exit with 1 if there are any"},
 
-    {"--color", "auto|always|never", 0, ALL, KIND_COLOR, 0, NO_FIELD, "colours in diagnostics (auto: on a terminal)"},
+    {"--color", "auto|always|never", 0, ALL, KIND_COLOR, 0, NO_FIELD, "colours (auto: on a terminal)"},
 };
 enum { N_ROWS = sizeof table / sizeof *table };
 
