@@ -26,6 +26,7 @@
 #include "codegen/emit.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/report.h"
+#include "compiler/simulate.h"
 #include "compiler/stated.h"
 #include "dsl/load.h"
 
@@ -375,6 +376,28 @@ static bool same_actions(const ScheduledActions *x, const ScheduledActions *y) {
   return same;
 }
 
+/* A step of it is simulated, proved and shown; in `deadlocks` there may be an error instead. */
+static void check_simulation(Arena *arena, Diag *diag, const SimulateJob *job, SimulateView view, bool deadlocks) {
+  int errors = diag_error_count(diag);
+  const Simulation *s = simulate_run(arena, diag, job);
+  if (!s && (!deadlocks || diag_error_count(diag) == errors)) complain("a deadlock without an error");
+  if (!s) return;
+  if (simulate_prove(arena, job, s) < 0) complain("the simulator's order is no proof");
+  Str out = {0};
+  view.columns = 1 + (int)random_below(120);
+  view.color = one_in(2);
+  simulate_report_text(s, &view, &out);
+  simulate_report_json(s, &view, &out);
+  str_free(&out);
+}
+
+static void check_chain(Arena *arena, Diag *diag, const ScheduledActions *list, const ScheduleJob *job, const ScheduleIndex *index) {
+  StatedCosts costs = {0};
+  if (one_in(2)) costs_parse(arena, "F=2,I=0,W=0.5,transfer=0.25,pair=3", &costs);
+  SimulateJob *simulated = simulate_chain(arena, list, index, job, &costs, "fuzz");
+  check_simulation(arena, diag, simulated, (SimulateView){.schedule = "fuzz", .stated = &costs}, true);
+}
+
 /* Complete schedules among them have their stated transfers checked. */
 static void check_stated(Arena *arena, Diag *diag, const ScheduleCsv *csv, int n_stages, int n_microbatches) {
   Loc start = {csv->source, 1, 1};
@@ -385,6 +408,7 @@ static void check_stated(Arena *arena, Diag *diag, const ScheduleCsv *csv, int n
   if (!schedule_check(diag, arena, &csv->actions, &job, &index)) return;
   StatedJob stated = {.csv = csv, .job = &job, .index = &index};
   if (!stated_check(diag, arena, &stated) && diag_error_count(diag) == errors) complain("transfers refused without an error");
+  check_chain(arena, diag, &csv->actions, &job, &index);
 }
 
 /* What is read is written, and read again the same. True when it was accepted. */
@@ -409,6 +433,13 @@ static bool check_table(Arena *arena, Diag *diag, const char *path) {
   return true;
 }
 
+static void check_prediction(Arena *arena, const Pipeline *p) {
+  PlanCosts *costs = plan_costs_estimated(arena, p->plan, (Machine){1e9, 1e9, 1e9});
+  SimulateView view = {.schedule = p->plan->schedule, .plan = p->plan, .costs = costs};
+  bug_set_pass("simulate");
+  check_simulation(arena, p->diag, simulate_plan(arena, p->plan, costs, "fuzz"), view, false);
+}
+
 static void check_output(Arena *arena, const Pipeline *p) {
   EmitFiles files = {0};
   Str out = {0};
@@ -417,6 +448,7 @@ static void check_output(Arena *arena, const Pipeline *p) {
   report_text(p->plan, &out);
   report_json(p->plan, &out);
   str_free(&out);
+  if (!p->plan->generate) check_prediction(arena, p);
 }
 
 static void check_pretty(const Pipeline *p) {
@@ -452,6 +484,42 @@ static CompileOptions make_options(Define *define) {
 #undef ONE_OF
 }
 
+/* A schedule of a program without a model, for some numbers. */
+static bool run_schedule_of(Arena *arena, Diag *diag, Ir *ir, const DslProgram *text, const char *name) {
+  CompileOptions options = {.schedule = name, .ranks = 1 + (int64_t)random_below(4), .microbatches = 1 + (int64_t)random_below(6),
+                            .microbatch = -1, .steps = -1, .step_limit = STEPS};
+  Program *program = elaborate_schedule(ir, text, &options);
+  if (!program) return false;
+  ScheduleJob job = {.n_ranks = (int)options.ranks, .n_stages = (int)options.ranks * (1 + (int)random_below(2)),
+                     .n_microbatches = (int)options.microbatches, .schedule = program_schedule_loc(program),
+                     .ranks = program_ranks_loc(program), .bare = true};
+  ScheduledActions list = {0};
+  ScheduleIndex index;
+  if (!program_run_schedule(program, job.n_ranks, job.n_stages, job.n_microbatches, &list)) return false;
+  if (!schedule_check(diag, arena, &list, &job, &index)) return false;
+  check_chain(arena, diag, &list, &job, &index);
+  return true;
+}
+
+/* True when one of its schedules was accepted. */
+static bool run_schedules(Arena *arena, const Seed *from) {
+  Diag *diag = diag_create();
+  bool accepted = false;
+  const DslProgram *text = dsl_load_text(arena, diag, from->path, str_text(&current.text));
+  for (int i = 0; text && !text->train && i < text->main->items.n; i++) {
+    const AstItem *item = text->main->items.at[i];
+    if (item->kind != ITEM_SCHEDULE || !one_in(4)) continue;
+    Ir *ir = ir_create(arena, diag);
+    int errors = diag_error_count(diag);
+    bool fine = run_schedule_of(arena, diag, ir, text, item->name);
+    if (!fine && diag_error_count(diag) == errors) complain("a schedule refused without an error");
+    accepted |= fine;
+    ir_destroy(ir);
+  }
+  diag_destroy(diag);
+  return accepted;
+}
+
 /* True when it was accepted. */
 static bool run_program(Arena *arena, Diag *diag, const Seed *from) {
   check_print(arena, diag, from->path);
@@ -464,7 +532,7 @@ static bool run_program(Arena *arena, Diag *diag, const Seed *from) {
   if (!fine && diag_error_count(diag) == 0) complain("refused without an error");
   bug_set_pass(NULL);
   pipeline_destroy(&p);
-  return fine;
+  return fine || run_schedules(arena, from);
 }
 
 static bool run_input(const Seed *from) {
