@@ -527,6 +527,7 @@ static int check_together(const Parser *p) {
     if (o->pretty || o->locations || o->stage >= 0 || o->rank >= 0) return complain(p, "--format=csv prints the whole schedule, in one form");
   }
   if (o->compile.keep_transfers && !schedule_is_csv(o->compile.schedule)) return complain(p, "--keep-transfers needs --schedule=FILE.csv");
+  if (o->svg && o->html && strcmp(o->svg, o->html) == 0) return complain(p, "--svg and --html name one file: %s", o->svg);
   if (o->trace && !o->svg && !o->html) return complain(p, "--trace draws nothing without --svg or --html");
   if (o->command == COMMAND_FMT && o->write && o->check) return complain(p, "--write and --check exclude each other");
   if (o->has_costs && o->trace_costs) return complain(p, "--cost states costs and --costs measures them: give one");

@@ -1,7 +1,11 @@
 /* In: the predicted timeline, the options. Out: the files, each made whole by a temporary name. */
 #include "compiler/driver/pictures.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "compiler/driver/output.h"
 #include "compiler/picture.h"
@@ -28,6 +32,19 @@ static bool fits(const Timeline *predicted, const Timeline *measured, const char
   return true;
 }
 
+/* A file is renamed to its name, which must not take the place of a device or a link. Asked of both before either is
+ * written. */
+static bool can_be_written(Arena *arena, const char *path, Str *error) {
+  struct stat st;
+  if (!path) return true;
+  const char *slash = strrchr(path, '/');
+  const char *folder = !slash ? "." : slash == path ? "/" : arena_strndup(arena, path, (size_t)(slash - path));
+  int why = access(folder, W_OK) == 0 ? 0 : errno;
+  if (why) str_printf(error, "cannot write '%s': %s", path, strerror(why));
+  else if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) str_printf(error, "cannot write '%s': not a plain file", path);
+  return error->length == 0;
+}
+
 typedef void Draw(Arena *arena, const Timeline *const *timelines, int n, Str *out);
 
 static bool put(Arena *arena, const char *path, Draw *draw, const Timeline *const *timelines, int n, Str *error) {
@@ -48,6 +65,7 @@ bool pictures_write(Arena *arena, const Options *o, const Timeline *predicted) {
     timelines[n++] = read_measured(arena, o->trace, &error);
     fine = timelines[1] && fits(predicted, timelines[1], o->trace, &error);
   }
+  fine = fine && can_be_written(arena, o->svg, &error) && can_be_written(arena, o->html, &error);
   fine = fine && put(arena, o->svg, picture_svg, timelines, n, &error) && put(arena, o->html, picture_html, timelines, n, &error);
   if (!fine) fprintf(stderr, "ppc: %s\n", str_text(&error));
   str_free(&error);

@@ -32,6 +32,7 @@ grep -q '<h1>A step, predicted and measured</h1>' b.html || fail "not both in b.
 # --- refused ----------------------------------------------------------------------------------------------------
 same=(--svg=old.svg)
 echo old >old.svg
+mkdir there
 whole() { [ "$(cat old.svg)" = old ] && [ -z "$(ls | grep tmp)" ] && ! [ -s out ] || fail "something was written"; }
 bare=(simulate --schedule=gpipe --ranks=2 --microbatches=2)
 refused 1 "cannot read 'none.json': No such file" $ppc "${bare[@]}" "${same[@]}" --trace=none.json && whole
@@ -41,5 +42,8 @@ head -c 3000 t.json >cut.json
 refused 1 'cut.json: line [0-9]+: .*: no JSON' $ppc simulate "${mlp[@]}" "${same[@]}" --trace=cut.json && whole
 echo '{"traceEvents":[]}' >other.json
 refused 1 'other.json: not written by a program of ppc' $ppc simulate "${mlp[@]}" "${same[@]}" --trace=other.json && whole
-refused 1 'nowhere/a.svg' $ppc "${bare[@]}" --svg=nowhere/a.svg
+refused 1 "cannot write 'nowhere/a.svg': No such file" $ppc "${bare[@]}" --svg=nowhere/a.svg && whole
+refused 1 "cannot write 'nowhere/a.html': No such file" $ppc "${bare[@]}" "${same[@]}" --html=nowhere/a.html && whole
+refused 1 "cannot write 'there': not a plain file" $ppc "${bare[@]}" "${same[@]}" --html=there && whole
+refused 2 '--svg and --html name one file: a' $ppc "${bare[@]}" --svg=a --html=a
 refused 2 '--trace draws nothing without --svg or --html' $ppc simulate "${mlp[@]}" --trace=t.json
