@@ -377,7 +377,8 @@ struct pp_rank {
   uint32_t n_posted;
   uint64_t *arrived;      /* [n_transfers] step pulled last */
   int spins;
-  uint64_t late_state;    /* of the transport that copies late */
+  uint64_t late_state;    /* of the transports that move late */
+  uint32_t channels;      /* of the strict one */
   uint32_t phase;
   uint64_t chunks_given, *chunks_taken; /* the latter on rank 0, per rank */
   uint32_t waits_for;     /* transfer + 1 while it waits */

@@ -31,9 +31,11 @@ typedef struct {
 extern const pp_transport pp_transport_self;    /* one rank */
 extern const pp_transport pp_transport_shm;     /* processes of one host */
 extern const pp_transport pp_transport_late;    /* shm that copies as late as it may: for tests */
+extern const pp_transport pp_transport_strict;  /* shm by rendezvous, over few channels: for tests */
 extern const pp_transport pp_transport_threads; /* threads of one process: for checkers */
+extern const pp_transport pp_transport_strict_threads;
 
-/* The first that fits, or the one of that name; null when there is none. */
+/* The first that fits, or the one of that name, which ends with it or a ':'; null when there is none. */
 const pp_transport *pp_transport_choose(const char *name, int n_ranks);
 
 /* Parts of shm that other transports over a shared board use. */
@@ -41,6 +43,7 @@ void pp_shm_post_send(pp_rank *rank, uint32_t transfer);
 void pp_shm_post_receive(pp_rank *rank, uint32_t transfer);
 pp_status pp_shm_await_send(pp_rank *rank, uint32_t transfer);
 pp_status pp_shm_await_receive(pp_rank *rank, uint32_t transfer);
+void pp_shm_pull(pp_rank *rank, uint32_t transfer); /* a posted receive whose send is ready */
 void pp_shm_progress(pp_rank *rank);
 pp_status pp_shm_connect(pp_rank *rank, void *segment);
 void pp_shm_disconnect(pp_rank *rank);

@@ -38,7 +38,7 @@ static void copy(pp_rank *rank, const pp_transfer *t) {
   memcpy(pp_address_in(rank, t->space, t->offset), from, t->size_bytes);
 }
 
-static void pull(pp_rank *rank, uint32_t transfer) {
+void pp_shm_pull(pp_rank *rank, uint32_t transfer) {
   const pp_transfer *t = transfer_of(rank, transfer);
   if (rank->times) pp_trace_copy(rank, transfer, 0);
   copy(rank, t);
@@ -54,7 +54,7 @@ void pp_shm_progress(pp_rank *rank) {
     uint32_t transfer = rank->posted[i];
     pp_flags *flags = &rank->flags[transfer_of(rank, transfer)->id];
     if (atomic_load_explicit(&flags->ready, memory_order_acquire) == rank->step) {
-      pull(rank, transfer);
+      pp_shm_pull(rank, transfer);
     } else {
       rank->posted[kept++] = transfer;
     }
