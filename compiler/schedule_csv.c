@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BYTES = 64 << 20, MAX_ACTIONS = 1 << 21, MAX_ROWS = 1 << 16, MAX_DIGITS = 9, SHOWN = 40 };
+enum { MAX_BYTES = 64 << 20, MAX_ACTIONS = 1 << 21, MAX_TRANSFERS = 1 << 22, MAX_ROWS = 1 << 16, MAX_DIGITS = 9, SHOWN = 40 };
 
 typedef enum { CELL_ACTION, CELL_TRANSFER, CELL_SHARDING } CellKind;
 
@@ -74,6 +74,7 @@ typedef struct {
   int rank, n_before; /* the row, and its actions so far */
   int overlap, n_overlaps;
   VEC(Half) wholes, weights; /* `B` and `W` cells of the row */
+  bool full;                  /* it is too long to read on */
   int n_sharding;
   Loc first_sharding;
 } Reader;
@@ -275,6 +276,12 @@ static bool take_cell(Reader *r, Piece *rest, Piece *out_cell, bool *out_more) {
   return true;
 }
 
+static bool is_full(Reader *r, Loc loc) {
+  if (r->csv->actions.n > MAX_ACTIONS) diag_error(r->diag, loc, "this schedule has more than %d actions", MAX_ACTIONS), r->full = true;
+  else if (r->csv->transfers.n > MAX_TRANSFERS) diag_error(r->diag, loc, "this schedule states more than %d ends of transfers", MAX_TRANSFERS), r->full = true;
+  return r->full;
+}
+
 static void read_row(Reader *r, Piece row) {
   r->n_before = 0;
   r->wholes.n = r->weights.n = 0;
@@ -283,10 +290,7 @@ static void read_row(Reader *r, Piece row) {
     if (!take_cell(r, &row, &cell, &more)) break;
     cell = trim(cell);
     if (cell.at == cell.end) continue;
-    if (r->csv->actions.n + r->csv->transfers.n >= MAX_ACTIONS) {
-      diag_error(r->diag, cell.loc, "this schedule has more than %d actions", MAX_ACTIONS);
-      break;
-    }
+    if (is_full(r, cell.loc)) return;
     r->csv->n_ranks = r->rank + 1;
     if (*cell.at == '(') read_overlap(r, cell);
     else read_action(r, cell);
@@ -313,7 +317,7 @@ ScheduleCsv *schedule_csv_parse(Diag *diag, Arena *arena, int source) {
   const char *at = diag_source_text(diag, source), *end = at + diag_source_length(diag, source);
   int col = 1;
   if (end - at >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) at += 3, col += 3;
-  for (; at < end && !diag_is_full(diag); r.rank++, col = 1) {
+  for (; at < end && !diag_is_full(diag) && !r.full; r.rank++, col = 1) {
     const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
     Loc loc = {source, r.rank + 1, col};
     if (r.rank >= MAX_ROWS) {

@@ -179,7 +179,7 @@ static const char *hash_of(const char *out) {
 static char expected[65];
 
 static void run_suite(const char *transport, int n_ranks) {
-  bool slow = strcmp(transport, "late") == 0 || strncmp(transport, "strict", 6) == 0;
+  int slow = strcmp(transport, "late") == 0 || strncmp(transport, "strict", 6) == 0;
   const char *steps = slow ? "--steps=4" : "--steps=30";
   for (int seed = 1; seed <= 3; seed++) {
     char text[16];
