@@ -46,12 +46,22 @@ PlanCosts *plan_costs_stated(Arena *arena, const Plan *plan, const StatedCosts *
 
 /* --- estimated --------------------------------------------------------------------------------------- */
 
-/* An op of a kernel reads its inputs and writes its outputs once. */
-static double statement_seconds(const PlanTask *task, const PlanStatement *s, Machine machine) {
+static int64_t bytes_of_buffers(const PlanTask *task, int n, const int *buffers) {
   int64_t bytes = 0;
-  for (int k = 0; k < s->n_in; k++) bytes += bytes_of_type(&task->buffers[s->in[k]].type);
-  for (int k = 0; k < s->n_out; k++) bytes += bytes_of_type(&task->buffers[s->out[k]].type);
-  return fmax((double)s->flops / machine.flops, (double)bytes / machine.bandwidth);
+  for (int k = 0; k < n; k++) bytes += bytes_of_type(&task->buffers[buffers[k]].type);
+  return bytes;
+}
+
+/* What a statement reads and writes, each once; of a table only the rows that it takes or adds to. */
+static int64_t statement_bytes(const PlanTask *task, const PlanStatement *s) {
+  int64_t in = bytes_of_buffers(task, s->n_in, s->in), out = bytes_of_buffers(task, s->n_out, s->out);
+  if (s->op == PLAN_OP_GATHER) return bytes_of_buffers(task, 1, &s->in[1]) + 2 * out;
+  if (s->op == PLAN_OP_SCATTER_ACCUMULATE) return in + 2 * bytes_of_buffers(task, 1, &s->in[0]);
+  return in + out;
+}
+
+static double statement_seconds(const PlanTask *task, const PlanStatement *s, Machine machine) {
+  return fmax((double)s->flops / machine.flops, (double)statement_bytes(task, s) / machine.bandwidth);
 }
 
 PlanCosts *plan_costs_estimated(Arena *arena, const Plan *plan, Machine machine) {

@@ -110,6 +110,7 @@ typedef struct {
   const Plan *plan;              /* null: no model */
   const PlanCosts *costs;        /* of the plan */
   const char *verdict;           /* "proved", null: it was not asked */
+  int n_transfers;               /* then: how many there are */
   int columns;                   /* of the chart */
   bool color;
 } SimulateView;
@@ -117,6 +118,6 @@ typedef struct {
 void simulate_report_json(const Simulation *s, const SimulateView *view, Str *out);
 void simulate_report_text(const Simulation *s, const SimulateView *view, Str *out);
 /* What `ppc check` prints of a schedule without a model. */
-void simulate_report_check(const Simulation *s, const SimulateView *view, int n_transfers, Str *out);
+void simulate_report_check(const Simulation *s, const SimulateView *view, Str *out);
 
 #endif

@@ -120,7 +120,10 @@ void simulate_report_json(const Simulation *s, const SimulateView *view, Str *ou
   set(o, "n_ranks", json_integer(t->n_ranks));
   set(o, "stages", json_integer(t->n_stages));
   set(o, "microbatches", json_integer(t->n_microbatches));
-  if (view->verdict) set(o, "verdict", text(view->verdict));
+  if (view->verdict) {
+    set(o, "verdict", text(view->verdict));
+    set(o, "transfers", json_integer(view->n_transfers));
+  }
   set(o, "costs", view->plan ? json_plan_costs(view) : json_costs(view->stated));
   if (t->in_seconds) set(o, "unit", text("seconds"));
   set(o, "step_time", number(t->step_time));
@@ -210,10 +213,10 @@ void simulate_report_text(const Simulation *s, const SimulateView *view, Str *ou
   put_path(s, out);
 }
 
-void simulate_report_check(const Simulation *s, const SimulateView *view, int n_transfers, Str *out) {
+void simulate_report_check(const Simulation *s, const SimulateView *view, Str *out) {
   const Timeline *t = &s->timeline;
   str_printf(out, "%s\n%d actions, complete and in order; %d transfers when the stages form a chain\n", t->title, t->n_tasks,
-             n_transfers);
+             view->n_transfers);
   str_printf(out, "step %.6g, bubble %.6g: %.2f%% of the step\n", t->step_time, t->bubble, 100 * t->bubble_rate);
   put_ranks(s, view, out);
   str_puts(out, "\nprogress: proved. No rank can wait for ever, even when sends complete only with their receives.\n");

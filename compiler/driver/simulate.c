@@ -130,13 +130,13 @@ int simulate_check_schedule(Arena *arena, Diag *diag, const Options *options) {
   Run c = {.arena = arena, .diag = diag, .options = options, .view = {.verdict = "proved"}};
   const SimulateJob *job = read_schedule(&c);
   const Simulation *s = job ? simulate_run(arena, diag, job) : NULL;
-  int n_transfers = s ? simulate_prove(arena, job, s) : 0;
+  if (s) c.view.n_transfers = simulate_prove(arena, job, s);
   diag_flush(diag);
   if (!s) return STATUS_INPUT;
-  if (n_transfers < 0) bug("the simulator's order is no proof of progress");
+  if (c.view.n_transfers < 0) bug("the simulator's order is no proof of progress");
   Str out = {0};
   if (options->json) simulate_report_json(s, &c.view, &out);
-  else simulate_report_check(s, &c.view, n_transfers, &out);
+  else simulate_report_check(s, &c.view, &out);
   fwrite(str_text(&out), 1, out.length, stdout);
   str_free(&out);
   return STATUS_FINE;
