@@ -401,10 +401,17 @@ static bool is_done(const Proof *p, const Ran *ran, int stage, int kind, int mic
   return !exists(p, stage, kind) || *ran_at(ran, stage, kind, microbatch);
 }
 
+/* A stage without parameters that hands nothing back: halves of nothing are no tasks. */
+static bool has_no_backward(Proof *p, int stage) {
+  if (exists(p, stage, PP_BWD_INPUT) || exists(p, stage, PP_BWD_WEIGHT)) return false;
+  const TaskInfo *bwd = &p->tasks[stage * PP_TASK_KIND_COUNT + PP_BWD];
+  return op_is_null(bwd->func) || block_ops(p->arena, func_body(bwd->func)).n == 1;
+}
+
 static bool is_backward_done(const Proof *p, const Ran *ran, int stage, int m) {
   bool input = *ran_at(ran, stage, PP_BWD_INPUT, m), weight = *ran_at(ran, stage, PP_BWD_WEIGHT, m);
   if (*ran_at(ran, stage, PP_BWD, m)) return !input && !weight;
-  if (!exists(p, stage, PP_BWD_INPUT) && !exists(p, stage, PP_BWD_WEIGHT)) return !exists(p, stage, PP_BWD);
+  if (!exists(p, stage, PP_BWD_INPUT) && !exists(p, stage, PP_BWD_WEIGHT)) return false;
   return is_done(p, ran, stage, PP_BWD_INPUT, m) && is_done(p, ran, stage, PP_BWD_WEIGHT, m);
 }
 
@@ -416,8 +423,9 @@ static void check_actions(Proof *p) {
   for (int s = 0; s < p->n_stages; s++) {
     const RankInfo *rank = &p->ranks[p->stage_ranks[s]];
     bool whole = is_done(p, &ran, s, PP_FINISH, -1) && is_done(p, &ran, s, PP_DECIDE, -1) && is_done(p, &ran, s, PP_UPDATE, -1);
+    bool forward_only = p->generate || has_no_backward(p, s);
     for (int m = 0; m < p->n_microbatches && whole; m++)
-      whole = is_done(p, &ran, s, PP_FWD, m) && (p->generate || is_backward_done(p, &ran, s, m));
+      whole = is_done(p, &ran, s, PP_FWD, m) && (forward_only || is_backward_done(p, &ran, s, m));
     if (!whole)
       fail(p, line_of(rank, 0), "rank %d doesn't run all of stage %d, or its backward whole and in halves", (int)p->stage_ranks[s], s);
   }

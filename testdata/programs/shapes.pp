@@ -31,6 +31,19 @@ module net(d, length) {
   }
 }
 
+// Halves and wholes in turn, in the stages that have no backward as well.
+schedule in_turn(ranks, stages, microbatches) {
+  let k = div(stages, ranks);
+  rank r {
+    for i in 0..microbatches { for s in r * k..(r + 1) * k { fwd(s, i); } }
+    for i in 0..microbatches {
+      for s in reverse(r * k..(r + 1) * k) {
+        if mod(i + s, 2) == 0 { bwd(s, i); } else { bwd_input(s, i); bwd_weight(s, i); }
+      }
+    }
+  }
+}
+
 train {
   model     net = net(width, length);
   batch     microbatch = 2, microbatches = 5;

@@ -43,7 +43,7 @@ def compare(shop, path, common, many):
 
 
 def carried(shop):
-    many = [(6, "one_f_one_b"), (6, "zb_h1"), (6, "zb_h2"), (3, "zb_v"), (3, "interleaved_1f1b"), (3, "looped_bfs"), (2, "zb_h1")]
+    many = [(6, "one_f_one_b"), (6, "zb_h1"), (6, "zb_h2"), (3, "zb_v"), (3, "interleaved_1f1b"), (3, "looped_bfs"), (2, "zb_h1"), (3, "in_turn")]
     return compare(shop, os.path.join(HERE, "shapes.pp"), [], many)
 
 

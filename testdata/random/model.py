@@ -22,7 +22,7 @@ class Model:
 
     def __init__(self, rng):
         self.rng = rng
-        self.stages = rng.choice((1, 2, 3, 3, 4, 4, 5, 6, 8))
+        self.stages = rng.choice((1, 2, 3, 3, 4, 4, 5, 6, 8, 12))
         self.length = rng.randint(1, 4)
         self.batch = rng.randint(1, 3)
         self.microbatches = rng.choice((1, 2, 3, 3, 4, 5, 8))

@@ -46,7 +46,7 @@ class Case:
     def schedule(self, rng):
         m = self.model
         needs = schedules.Needs(m.needs) if rng.random() < 0.5 else schedules.Needs.chain(m.stages)
-        ranks = rng.randint(1 if rng.random() < 0.1 else min(2, m.stages), min(m.stages, 6))
+        ranks = rng.randint(1 if rng.random() < 0.1 else min(2, m.stages), min(m.stages, 8))
         return schedules.make(rng, needs, schedules.placement(rng, m.stages, ranks), m.microbatches)
 
 
