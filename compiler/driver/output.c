@@ -68,16 +68,57 @@ static bool write_new(const char *path, const char *text, size_t size, mode_t mo
   return fine || fail(out_error, "cannot write", path);
 }
 
-bool output_write_file(const char *path, const char *text, size_t size, Str *out_error) {
+/* Where the bytes of `path` go: behind links, and never in the place of a device, a pipe or a socket. */
+static const char *target_of(Arena *arena, const char *path, mode_t *out_mode, Str *out_error) {
   struct stat old;
-  mode_t mode = stat(path, &old) == 0 ? old.st_mode & 0777 : 0666;
-  Str temporary = {0};
-  str_printf(&temporary, "%s.ppc-tmp.%ld", path, (long)getpid());
-  bool fine = write_new(temporary.text, text, size, mode, out_error);
-  if (fine && rename(temporary.text, path) != 0) fine = fail(out_error, "cannot write", path);
-  if (!fine) unlink(temporary.text);
-  str_free(&temporary);
+  *out_mode = 0666;
+  if (stat(path, &old) != 0) return path;
+  *out_mode = old.st_mode & 0777;
+  if (!S_ISREG(old.st_mode)) {
+    str_printf(out_error, "cannot write '%s': not a plain file", path);
+    return NULL;
+  }
+  char *real = realpath(path, NULL);
+  const char *target = real ? arena_printf(arena, "%s", real) : path;
+  free(real);
+  return target;
+}
+
+/* The name of a new file beside the target that holds it all; null after an error. */
+static const char *write_beside(Arena *arena, const OutputFile *file, const char *target, mode_t mode, Str *out_error) {
+  const char *temporary = arena_printf(arena, "%s.ppc-tmp.%ld", target, (long)getpid());
+  Str ignored = {0};
+  bool fine = write_new(temporary, file->text, file->size, mode, &ignored);
+  str_free(&ignored);
+  if (fine) return temporary;
+  fail(out_error, "cannot write", file->path);
+  unlink(temporary);
+  return NULL;
+}
+
+bool output_write_files(const OutputFile *files, int n, Str *out_error) {
+  Arena *arena = arena_create();
+  const char **targets = arena_alloc_array(arena, (size_t)n, sizeof *targets);
+  const char **temporaries = arena_alloc_array(arena, (size_t)n, sizeof *temporaries);
+  bool fine = true;
+  for (int i = 0; fine && i < n; i++) {
+    mode_t mode;
+    targets[i] = target_of(arena, files[i].path, &mode, out_error);
+    if (targets[i]) temporaries[i] = write_beside(arena, &files[i], targets[i], mode, out_error);
+    fine = temporaries[i] != NULL;
+  }
+  for (int i = 0; fine && i < n; i++) {
+    fine = rename(temporaries[i], targets[i]) == 0 || fail(out_error, "cannot write", files[i].path);
+    if (fine) temporaries[i] = NULL;
+  }
+  for (int i = 0; i < n; i++)
+    if (temporaries[i]) unlink(temporaries[i]);
+  arena_destroy(arena);
   return fine;
+}
+
+bool output_write_file(const char *path, const char *text, size_t size, Str *out_error) {
+  return output_write_files(&(OutputFile){path, text, size}, 1, out_error);
 }
 
 static bool make_folder(const char *path, Str *out_error) {

@@ -10,7 +10,14 @@
  * through renaming. */
 bool output_write(Arena *arena, const EmitFiles *files, const char *dir, Str *out_error);
 
-/* One file by temporary name and rename; keeps the mode of an old one. */
+typedef struct {
+  const char *path, *text;
+  size_t size;
+} OutputFile;
+
+/* Files by temporary names and renames, all or none as far as disks allow. They keep the mode of old ones and stand
+ * behind links; what is there and is no plain file is refused. */
+bool output_write_files(const OutputFile *files, int n, Str *out_error);
 bool output_write_file(const char *path, const char *text, size_t size, Str *out_error);
 
 /* mkdir -p. */

@@ -105,6 +105,24 @@ static void try_failure(void) {
   result(!put(&files, "fails") && !exists("fails") && is_clean(), "on failure nothing is written");
 }
 
+static bool put_files(const char *first, const char *second) {
+  Str error = {0};
+  OutputFile files[2] = {{at(first), "1", 1}, {at(second), "2", 1}};
+  bool fine = output_write_files(files, 2, &error);
+  str_free(&error);
+  return fine;
+}
+
+static void try_files(void) {
+  struct stat st;
+  result(put_files("f1", "f2") && holds("f1", "1") && holds("f2", "2") && is_clean(), "files together");
+  result(!put_files("f3", "none/f4") && !exists("f3") && is_clean(), "none is written when one can't be");
+  bool linked = symlink("f1", at("link")) == 0 && put_files("f2", "link");
+  result(linked && holds("f1", "2") && lstat(at("link"), &st) == 0 && S_ISLNK(st.st_mode), "a link stays, and leads to the new file");
+  mkfifo(at("pipe"), 0666);
+  result(!put_files("f3", "pipe") && !exists("f3") && stat(at("pipe"), &st) == 0 && S_ISFIFO(st.st_mode), "a pipe is not replaced");
+}
+
 static void try_names(void) {
   EmitFiles x = {0}, y = {0};
   add(&x, "a", "12", false);
@@ -121,6 +139,7 @@ int main(void) {
   try_refused();
   try_list();
   try_failure();
+  try_files();
   try_names();
   output_remove(root);
   arena_destroy(arena);

@@ -1,14 +1,13 @@
-/* In: the predicted timeline, the options. Out: the files, each made whole by a temporary name. */
+/* In: the predicted timeline, the options. Out: the files, all of them or none. */
 #include "compiler/driver/pictures.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "compiler/driver/output.h"
 #include "compiler/picture.h"
+#include "compiler/schedule_csv.h"
 #include "compiler/trace_read.h"
 
 static const Timeline *read_measured(Arena *arena, const char *path, Str *error) {
@@ -32,27 +31,42 @@ static bool fits(const Timeline *predicted, const Timeline *measured, const char
   return true;
 }
 
-/* A file is renamed to its name, which must not take the place of a device or a link. Asked of both before either is
- * written. */
-static bool can_be_written(Arena *arena, const char *path, Str *error) {
-  struct stat st;
-  if (!path) return true;
-  const char *slash = strrchr(path, '/');
-  const char *folder = !slash ? "." : slash == path ? "/" : arena_strndup(arena, path, (size_t)(slash - path));
-  int why = access(folder, W_OK) == 0 ? 0 : errno;
-  if (why) str_printf(error, "cannot write '%s': %s", path, strerror(why));
-  else if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) str_printf(error, "cannot write '%s': not a plain file", path);
-  return error->length == 0;
+static bool is_one_file(const char *x, const char *y) {
+  struct stat a, b;
+  if (strcmp(x, y) == 0) return true;
+  return stat(x, &a) == 0 && stat(y, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-typedef void Draw(Arena *arena, const Timeline *const *timelines, int n, Str *out);
+/* A picture never takes the place of what it is drawn from. */
+static bool is_apart(const Options *o, const char *option, const char *path, Str *error) {
+  const char *schedule = schedule_is_csv(o->compile.schedule) ? o->compile.schedule : NULL;
+  const char *const inputs[] = {o->files.n ? o->files.at[0] : NULL, schedule, o->trace, o->trace_costs};
+  for (size_t i = 0; path && i < sizeof inputs / sizeof *inputs; i++) {
+    if (!inputs[i] || !is_one_file(inputs[i], path)) continue;
+    str_printf(error, "%s=%s: this file is read; name another", option, path);
+    return false;
+  }
+  return true;
+}
 
-static bool put(Arena *arena, const char *path, Draw *draw, const Timeline *const *timelines, int n, Str *error) {
-  Str text = {0};
-  if (!path) return true;
-  draw(arena, timelines, n, &text);
-  bool fine = output_write_file(path, str_text(&text), text.length, error);
-  str_free(&text);
+static bool are_apart(const Options *o, Str *error) {
+  if (!is_apart(o, "--svg", o->svg, error) || !is_apart(o, "--html", o->html, error)) return false;
+  if (!o->svg || !o->html || !is_one_file(o->svg, o->html)) return true;
+  str_printf(error, "--svg and --html name one file, '%s'", o->html);
+  return false;
+}
+
+static bool draw(Arena *arena, const Options *o, const Timeline *const *timelines, int n, Str *error) {
+  Str svg = {0}, html = {0};
+  OutputFile files[2];
+  int n_files = 0;
+  if (o->svg) picture_svg(arena, timelines, n, &svg);
+  if (o->html) picture_html(arena, timelines, n, &html);
+  if (o->svg) files[n_files++] = (OutputFile){o->svg, str_text(&svg), svg.length};
+  if (o->html) files[n_files++] = (OutputFile){o->html, str_text(&html), html.length};
+  bool fine = output_write_files(files, n_files, error);
+  str_free(&svg);
+  str_free(&html);
   return fine;
 }
 
@@ -60,13 +74,12 @@ bool pictures_write(Arena *arena, const Options *o, const Timeline *predicted) {
   const Timeline *timelines[2] = {predicted, NULL};
   int n = 1;
   Str error = {0};
-  bool fine = true;
-  if (o->trace) {
+  bool fine = are_apart(o, &error);
+  if (fine && o->trace) {
     timelines[n++] = read_measured(arena, o->trace, &error);
     fine = timelines[1] && fits(predicted, timelines[1], o->trace, &error);
   }
-  fine = fine && can_be_written(arena, o->svg, &error) && can_be_written(arena, o->html, &error);
-  fine = fine && put(arena, o->svg, picture_svg, timelines, n, &error) && put(arena, o->html, picture_html, timelines, n, &error);
+  fine = fine && draw(arena, o, timelines, n, &error);
   if (!fine) fprintf(stderr, "ppc: %s\n", str_text(&error));
   str_free(&error);
   return fine;

@@ -47,3 +47,20 @@ refused 1 "cannot write 'nowhere/a.html': No such file" $ppc "${bare[@]}" "${sam
 refused 1 "cannot write 'there': not a plain file" $ppc "${bare[@]}" "${same[@]}" --html=there && whole
 refused 2 '--svg and --html name one file: a' $ppc "${bare[@]}" --svg=a --html=a
 refused 2 '--trace draws nothing without --svg or --html' $ppc simulate "${mlp[@]}" --trace=t.json
+# Never in the place of an input, of each other, or of what is no plain file; both or none.
+echo 0F0,0B0 >t.csv
+cp $models/mlp.pp m.pp
+cp t.json u.json
+ln -s t.csv link
+ln -s old.svg link2
+refused 1 '--html=t.csv: this file is read' $ppc simulate --schedule=t.csv --html=t.csv
+refused 1 '--svg=link: this file is read' $ppc simulate --schedule=t.csv --svg=link --html=new.html
+refused 1 '--svg=./m.pp: this file is read' $ppc simulate m.pp --svg=./m.pp
+refused 1 '--svg=u.json: this file is read' $ppc simulate "${mlp[@]}" --trace=u.json --svg=u.json
+refused 1 '--svg=u.json: this file is read' $ppc simulate "${mlp[@]}" --costs=u.json --svg=u.json
+refused 1 "--svg and --html name one file, 'link2'" $ppc "${bare[@]}" --svg=old.svg --html=link2
+refused 1 "cannot write 'nowhere/a.html': No such file" $ppc "${bare[@]}" --svg=new.svg --html=nowhere/a.html
+mkfifo pipe
+refused 1 "cannot write 'pipe': not a plain file" $ppc "${bare[@]}" --svg=new.svg --html=pipe
+[ -p pipe ] && [ ! -e new.svg ] && [ ! -e new.html ] && [ -z "$(ls | grep tmp)" ] || fail "something was written"
+[ "$(cat t.csv)" = 0F0,0B0 ] && cmp m.pp $models/mlp.pp && cmp t.json u.json || fail "an input was written over"
