@@ -38,7 +38,7 @@ typedef struct {
 
 struct Trace {
   const char *model;
-  int n_ranks, n_stages, n_microbatches;
+  int n_ranks, n_stages, n_microbatches, microbatch;
   int64_t first_step, last_step;
   VEC(Task) tasks;   /* by step, rank, action */
   VEC(Move) moves;   /* by step, id */
@@ -205,6 +205,7 @@ static bool read_head(Reader *r, const json_t *top) {
   return get_text(r, head, "model", &t->model) && get_small(r, head, "ranks", 1, MAX_RANKS, &t->n_ranks) &&
          get_small(r, head, "stages", 1, MAX_STAGES, &t->n_stages) &&
          get_small(r, head, "microbatches", 1, MAX_MICROBATCHES, &t->n_microbatches) &&
+         get_small(r, head, "microbatch", 1, INT32_MAX, &t->microbatch) &&
          get_int(r, head, "first_step", 1, INT64_MAX / 2, &t->first_step) &&
          get_int(r, head, "last_step", t->first_step, t->first_step + INT32_MAX - 1, &t->last_step);
 }
@@ -300,7 +301,8 @@ static void choose_step(Reader *r) {
   qsort(times, (size_t)n_steps(t), sizeof *times, by_time);
   StepTime median = times[(n_steps(t) - 1) / 2];
   t->usual = arena_alloc_array(r->arena, (size_t)n_steps(t), sizeof *t->usual);
-  for (int i = n_steps(t) / 4; i < n_steps(t) - n_steps(t) / 4; i++) t->usual[times[i].step] = true;
+  int quarter = (n_steps(t) + 3) / 4, odd = 2 * quarter < n_steps(t) ? quarter : 0;
+  for (int i = odd; i < n_steps(t) - odd; i++) t->usual[times[i].step] = true;
   t->typical = median.step;
   t->step_time = median.time;
 }
@@ -379,6 +381,7 @@ const TraceCosts *trace_costs(Arena *arena, const Trace *t) {
                         .n_ranks = t->n_ranks,
                         .n_stages = t->n_stages,
                         .n_microbatches = t->n_microbatches,
+                        .microbatch = t->microbatch,
                         .task = task_costs(arena, t),
                         .latency = wake_latency(t),
                         .seconds_per_byte = copy_rate(t),

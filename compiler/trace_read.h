@@ -19,6 +19,7 @@ const Timeline *trace_timeline(Arena *arena, const Trace *trace);
 typedef struct {
   const char *model;               /* "gpt2.pp" */
   int n_ranks, n_stages, n_microbatches;
+  int microbatch;                  /* samples in each */
   const double *task;              /* [n_stages][PP_TASK_KIND_COUNT] mean seconds in the middle half of the steps; NAN: no such task ran */
   double latency;                  /* seconds from a post to the end of the wait that it ends, less the copy; 0: nobody waited */
   double seconds_per_byte;         /* of the copies */

@@ -12,7 +12,7 @@ static Str error;
 /* Two ranks, a stage each, two microbatches; step k lasts longer the larger k is. Rank 1 waits for x. */
 static const char *sample(int n_steps) {
   Str s = {0};
-  str_printf(&s, "{\"otherData\":{\"writer\":\"ppc\",\"model\":\"m.pp\",\"ranks\":2,\"stages\":2,\"microbatches\":2,"
+  str_printf(&s, "{\"otherData\":{\"writer\":\"ppc\",\"model\":\"m.pp\",\"ranks\":2,\"stages\":2,\"microbatches\":2,\"microbatch\":8,"
                  "\"first_step\":3,\"last_step\":%d},\"traceEvents\":[{\"ph\":\"M\",\"name\":\"x\",\"pid\":0}", 2 + n_steps);
   for (int step = 3; step < 3 + n_steps; step++) {
     for (int rank = 0; rank < 2; rank++) {
@@ -44,13 +44,26 @@ static void test_costs(void) {
   CHECK(trace);
   if (!trace) return;
   const TraceCosts *c = trace_costs(arena, trace);
-  CHECK(c->n_ranks == 2 && c->n_stages == 2 && c->n_microbatches == 2);
+  CHECK(c->n_ranks == 2 && c->n_stages == 2 && c->n_microbatches == 2 && c->microbatch == 8);
   CHECK_TEXT(c->model, "m.pp");
   CHECK(close_to(c->task[PP_FWD], 4e-6) && close_to(c->task[PP_TASK_KIND_COUNT + PP_FWD], 5e-6));
   CHECK(isnan(c->task[PP_BWD]));
   CHECK(close_to(c->latency, 1e-6)); /* posted 4 before the task, waited until 1 before it; the copy took 2 */
   CHECK(close_to(c->seconds_per_byte, 2e-9));
   CHECK(close_to(c->step_time, 25e-6)); /* step 4: 20 between starts, and 4 + 1 */
+}
+
+/* From three steps on, odd ones don't count: the first of a run starts cold. */
+static void test_usual_steps(void) {
+  static const double middle[] = {3, 3.5, 4, 4.5, 5, 5.5};
+  for (int n = 1; n <= 6; n++) {
+    const TraceCosts *c = trace_costs(arena, read(sample(n)));
+    CHECK(close_to(c->task[PP_FWD], middle[n - 1] * 1e-6));
+  }
+  const char *text = sample(5), *slow = strstr(text, "\"ts\":3020,\"dur\":3,");
+  CHECK(slow);
+  const TraceCosts *c = trace_costs(arena, read(arena_printf(arena, "%.*s\"ts\":3020,\"dur\":900%s", (int)(slow - text), text, slow + 17)));
+  CHECK(close_to(c->task[PP_FWD], 6e-6));
 }
 
 static void test_timeline(void) {
@@ -95,6 +108,7 @@ static void test_what_is_no_trace(void) {
   test_refused(with("\"last_step\":4", "\"last_step\":2147483649"), "not whole");
   test_refused(with("\"last_step\":4", "\"last_step\":3"), "'step' is 4, not between 3 and 3");
   test_refused(with("\"model\":\"m.pp\",", ""), "'model' is missing or no text");
+  test_refused(with("\"microbatch\":8", "\"microbatch\":0"), "'microbatch' is 0, not between 1 and");
   test_refused(with("\"traceEvents\":[", "\"events\":["), "'traceEvents' is missing");
   test_refused(with("{\"ph\":\"M\",", "{"), "event 0: an event has no 'ph'");
 }
@@ -138,6 +152,7 @@ static void test_any_bytes(void) {
 int main(void) {
   arena = arena_create();
   TEST(test_costs);
+  TEST(test_usual_steps);
   TEST(test_timeline);
   TEST(test_what_is_no_trace);
   TEST(test_what_is_not_whole);

@@ -83,6 +83,9 @@ static const PlanCosts *measured_costs(const Run *c, const Plan *plan, Machine m
   if (measured) costs = plan_costs_measured(c->arena, plan, measured, name, machine, &error);
   if (costs && strcmp(measured->model, plan->model) != 0)
     diag_warning(c->diag, (Loc){0}, "%s is a trace of %s, not of %s", name, measured->model, plan->model);
+  if (costs && measured->microbatch != plan->microbatch)
+    diag_warning(c->diag, (Loc){0}, "%s is a trace of microbatches of %d, not of %d: its tasks cost something else", name,
+                 measured->microbatch, plan->microbatch);
   if (!costs) diag_error(c->diag, (Loc){0}, "%s", str_text(&error));
   str_free(&error);
   return costs;
