@@ -33,8 +33,15 @@ static void add_action(Job *j, const PlanAction *a, int rank, int index) {
   j->n++;
 }
 
+/* Members of a block start together, but room that a later one wants may come free while the first runs. */
+static bool is_inside_block(const Job *j, int action) {
+  const SimulateAction *a = &j->actions[action];
+  return a->overlap >= 0 && action > 0 && a[-1].rank == a->rank && a[-1].overlap == a->overlap;
+}
+
 /* Routes: one per transfer, then one per transfer for the wait of its buffer. */
 static void add_need(Job *j, int action, const PlanTransferOp *op) {
+  if (op->op == PP_AWAIT_SEND && is_inside_block(j, action)) return;
   int maker = op->op == PP_AWAIT_RECEIVE ? j->sent_by[op->transfer] : j->asked_after[op->transfer];
   int route = op->transfer + (op->op == PP_AWAIT_RECEIVE ? 0 : j->plan->n_transfers);
   if (maker < 0 || maker == action) return;

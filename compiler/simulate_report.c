@@ -1,12 +1,16 @@
 /* In: a simulation. Out: what `ppc simulate` prints: step time and bubble, a line for each rank, the critical
  * path. A stretch of the path on one rank is one line for people; the JSON has every action of it. */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "compiler/base/diag.h"
 #include "compiler/chart.h"
 #include "compiler/simulate.h"
 #include "compiler/tasks.h"
+
+/* Sums of costs in two orders can differ in the last bit: a rank that never waits has no bubble. */
+static double bubble_of(const Simulation *s, int r) { return fmax(0, s->timeline.step_time - s->ranks[r].work); }
 
 static const char *const from_names[] = {"stated", "estimated", "measured"};
 
@@ -57,7 +61,7 @@ static json_t *json_rank(const Simulation *s, const SimulateView *view, int r) {
   set(o, "start", number(rank->start));
   set(o, "end", number(rank->end));
   set(o, "work", number(rank->work));
-  set(o, "bubble", number(s->timeline.step_time - rank->work));
+  set(o, "bubble", number(bubble_of(s, r)));
   set(o, "peak_live", json_integer(rank->peak_live));
   set(o, "peak_live_weight_held", json_integer(rank->peak_live_weight_held));
   if (!view->plan) return o;
@@ -162,7 +166,7 @@ static void put_ranks(const Simulation *s, const SimulateView *view, Str *out) {
   str_puts(out, view->plan ? "   peak bytes\n" : "\n");
   for (int r = 0; r < t->n_ranks; r++) {
     const SimulateRank *rank = &s->ranks[r];
-    double bubble = t->step_time - rank->work;
+    double bubble = bubble_of(s, r);
     str_printf(out, "rank %-3d %9d %12.6g %12.6g %7.2f%% %10d %12d", r, rank->n_actions, shown(t, rank->work), shown(t, bubble),
                t->step_time > 0 ? 100 * bubble / t->step_time : 0, rank->peak_live, rank->peak_live_weight_held);
     if (view->plan) str_printf(out, " %12lld", (long long)view->plan->ranks[r].peak_bytes);
