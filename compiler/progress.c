@@ -11,67 +11,17 @@
  *             what follows the loop stands behind it, kind by kind.
  *   values    A send stands behind the action that makes its value, a use behind the wait for its receive, or behind
  *             its maker. Each value comes to a rank once.
- *   bytes     Items that live at the same time don't overlap. A received item lives from its post, a sent
- *             one, in the window, until its send has been awaited, a frame while tasks use a field of it. A new
- *             parameter is received only behind the last read of the old one.
+ *   bytes     progress_bytes.c
  * Linear in actions and operations; the bytes n log n. */
-#include <stddef.h>
+#include "compiler/progress.h"
+
 #include <string.h>
 
-#include "compiler/base/sort.h"
 #include "compiler/compiler.h"
-#include "compiler/items.h"
 
 enum { FEW_ERRORS = 8 };
 
-typedef struct {
-  int stage, kind;
-  Op func;
-  int n_in, n_out;
-  const int64_t *in, *out;
-  VEC(const char *) reads; /* parameters */
-} TaskInfo;
-
-typedef struct {
-  int what;     /* pp_transfer_op, or RUN */
-  int index;    /* transfer or action */
-} Event;
-enum { RUN = 100 };
-
-typedef struct {
-  Op op;
-  int n_actions, n_events, n_posts;
-  const int64_t *actions, *bytes, *overlaps;
-  const Loc *lines;
-  Event *events;
-  int *event_of;  /* [n_actions] */
-  int *posts;     /* transfers in the order in which they are posted */
-  int unordered;  /* one that is posted out of the total order, -1 */
-} RankInfo;
-
-typedef struct {
-  int value, microbatch, from, to, made;
-  int events[4];  /* of POST_RECEIVE, POST_SEND, AWAIT_RECEIVE, AWAIT_SEND in their rank; -1 */
-  bool issued[2], complete; /* at the sender, at the receiver */
-} TransferInfo;
-
-typedef struct {
-  Ir *ir;
-  Diag *diag;
-  Arena *arena;
-  int n_ranks, n_stages, n_microbatches, n_values, n_transfers, n_errors;
-  bool generate;            /* forward only */
-  const int64_t *stage_ranks;
-  TaskInfo *tasks;          /* [n_stages * PP_TASK_KIND_COUNT], func null when absent */
-  int *maker_stage;         /* [n_values] */
-  int *same_bytes;          /* [n_values] value that it is a reshape of, -1 */
-  bool *by_fwd;             /* [n_values] made by a fwd: lies in the frame, not the weight frame */
-  const char **names;
-  RankInfo *ranks;
-  TransferInfo *transfers;
-} Proof;
-
-__attribute__((format(printf, 3, 4))) static void fail(Proof *p, Loc loc, const char *format, ...) {
+void proof_fail(Proof *p, Loc loc, const char *format, ...) {
   va_list args;
   va_start(args, format);
   if (p->n_errors++ < FEW_ERRORS) diag_verror(p->diag, loc, format, args);
@@ -155,19 +105,19 @@ static void read_transfers(Proof *p) {
     const int64_t *row = &table[5 * (int64_t)i];
     bool within = row[0] >= 0 && row[0] < p->n_values && row[1] >= -1 && row[1] < p->n_microbatches && row[2] >= 0 &&
                   row[2] < p->n_ranks && row[3] >= 0 && row[3] < p->n_ranks && row[2] != row[3];
-    if (!within) fail(p, op_loc(p->ir, ops.at[0]), "transfer %d can't be: value %lld of microbatch %lld from rank %lld to rank %lld",
+    if (!within) proof_fail(p, op_loc(p->ir, ops.at[0]), "transfer %d can't be: value %lld of microbatch %lld from rank %lld to rank %lld",
                       i, (long long)row[0], (long long)row[1], (long long)row[2], (long long)row[3]);
     p->transfers[i] = (TransferInfo){.value = (int)row[0], .microbatch = (int)row[1], .from = (int)row[2],
                                      .to = (int)row[3], .made = (int)row[4], .events = {-1, -1, -1, -1}};
   }
 }
 
-static Loc line_of(const RankInfo *rank, int action) {
+Loc proof_line(const RankInfo *rank, int action) {
   if (rank->n_actions == 0) return (Loc){0};
   return rank->lines[action < rank->n_actions ? action : rank->n_actions - 1];
 }
 
-static const char *transfer_text(Proof *p, int number) {
+const char *proof_transfer(Proof *p, int number) {
   const TransferInfo *t = &p->transfers[number];
   const char *microbatch = t->microbatch < 0 ? "" : arena_printf(p->arena, " of microbatch %d", t->microbatch);
   return arena_printf(p->arena, "%s%s from rank %d to rank %d", p->names[t->value], microbatch, t->from, t->to);
@@ -188,24 +138,24 @@ static void check_action(Proof *p, const RankInfo *rank, int r, int action) {
   bool known = a[0] >= 0 && a[0] < PP_TASK_KIND_COUNT && a[1] >= 0 && a[1] < p->n_stages;
   bool timed = known && (a[0] <= PP_BWD_WEIGHT ? a[2] >= 0 && a[2] < p->n_microbatches : a[2] == -1);
   if (!timed || p->stage_ranks[a[1]] != r || op_is_null(p->tasks[a[1] * PP_TASK_KIND_COUNT + a[0]].func))
-    fail(p, line_of(rank, action), "rank %d: action %d is not its own: kind %lld, stage %lld, microbatch %lld", r, action,
+    proof_fail(p, proof_line(rank, action), "rank %d: action %d is not its own: kind %lld, stage %lld, microbatch %lld", r, action,
          (long long)a[0], (long long)a[1], (long long)a[2]);
 }
 
 /* Enters an operation with its transfer: the right rank, once, a wait behind its post. */
 static void enter_operation(Proof *p, RankInfo *rank, int r, Event e, int position) {
-  Loc loc = line_of(rank, (position + 1) / 2);
+  Loc loc = proof_line(rank, (position + 1) / 2);
   if (e.index < 0 || e.index >= p->n_transfers || e.what < 0 || e.what > PP_AWAIT_SEND) {
-    fail(p, loc, "rank %d: operation %d on transfer %d", r, e.what, e.index);
+    proof_fail(p, loc, "rank %d: operation %d on transfer %d", r, e.what, e.index);
     return;
   }
   TransferInfo *t = &p->transfers[e.index];
   bool sends = e.what == PP_POST_SEND || e.what == PP_AWAIT_SEND;
   bool posts = e.what == PP_POST_SEND || e.what == PP_POST_RECEIVE;
   if ((sends ? t->from : t->to) != r || t->events[e.what] >= 0)
-    fail(p, loc, "rank %d: operation %d on %s is not its own, or stands twice", r, e.what, transfer_text(p, e.index));
+    proof_fail(p, loc, "rank %d: operation %d on %s is not its own, or stands twice", r, e.what, proof_transfer(p, e.index));
   if (!posts && t->events[sends ? PP_POST_SEND : PP_POST_RECEIVE] < 0)
-    fail(p, loc, "rank %d waits for %s before it has posted it", r, transfer_text(p, e.index));
+    proof_fail(p, loc, "rank %d waits for %s before it has posted it", r, proof_transfer(p, e.index));
   t->events[e.what] = rank->n_events;
   if (posts && rank->n_posts && rank->posts[rank->n_posts - 1] >= e.index) rank->unordered = e.index;
   if (posts) rank->posts[rank->n_posts++] = e.index;
@@ -237,7 +187,7 @@ static void read_rank(Proof *p, Op op) {
     rank->event_of[position / 2] = rank->n_events;
     rank->events[rank->n_events++] = (Event){RUN, position / 2};
   }
-  if (next < n_ops) fail(p, line_of(rank, 0), "rank %d: operations out of order", r);
+  if (next < n_ops) proof_fail(p, proof_line(rank, 0), "rank %d: operations out of order", r);
   arena_destroy(tmp);
 }
 
@@ -291,7 +241,7 @@ static void advance_rank(Proof *p, Run *run, int r) {
   }
 }
 
-static int next_action(const RankInfo *rank, int event) {
+int proof_next_action(const RankInfo *rank, int event) {
   while (event < rank->n_events && rank->events[event].what != RUN) event++;
   return event < rank->n_events ? rank->events[event].index : rank->n_actions;
 }
@@ -313,19 +263,19 @@ static void report_node(Proof *p, const Run *run, int node, bool is_first) {
   const char *text;
   if (node < p->n_ranks) {
     const RankInfo *rank = &p->ranks[node];
-    int action = next_action(rank, run->next[node]);
-    loc = line_of(rank, action);
+    int action = proof_next_action(rank, run->next[node]);
+    loc = proof_line(rank, action);
     text = arena_printf(p->arena, "rank %d, before %s, waits for %s", node, action_text(p, rank, action),
-                        transfer_text(p, rank->events[run->next[node]].index));
+                        proof_transfer(p, rank->events[run->next[node]].index));
   } else {
     const TransferInfo *t = &p->transfers[node - p->n_ranks];
     int by = blocker(p, run, node);
-    loc = line_of(&p->ranks[t->from], t->made);
+    loc = proof_line(&p->ranks[t->from], t->made);
     const char *reason = by < p->n_ranks ? arena_printf(p->arena, "rank %d has not come to it", by)
-                                         : arena_printf(p->arena, "it stands behind %s", transfer_text(p, by - p->n_ranks));
-    text = arena_printf(p->arena, "%s can't move: %s", transfer_text(p, node - p->n_ranks), reason);
+                                         : arena_printf(p->arena, "it stands behind %s", proof_transfer(p, by - p->n_ranks));
+    text = arena_printf(p->arena, "%s can't move: %s", proof_transfer(p, node - p->n_ranks), reason);
   }
-  if (is_first) fail(p, loc, "this can't finish: %s", text);
+  if (is_first) proof_fail(p, loc, "this can't finish: %s", text);
   else diag_note(p->diag, loc, "%s", text);
 }
 
@@ -363,8 +313,8 @@ static void check_progress(Proof *p) {
 static void check_witness(Proof *p) {
   for (int r = 0; r < p->n_ranks; r++)
     if (p->ranks[r].unordered >= 0)
-      fail(p, line_of(&p->ranks[r], 0), "rank %d posts %s out of the total order", r,
-           transfer_text(p, p->ranks[r].unordered));
+      proof_fail(p, proof_line(&p->ranks[r], 0), "rank %d posts %s out of the total order", r,
+           proof_transfer(p, p->ranks[r].unordered));
 }
 
 /* --- actions ------------------------------------------------------------------------------------------- */
@@ -384,11 +334,11 @@ static void count_actions(Proof *p, const RankInfo *rank, int r, Ran *ran) {
   for (int i = 0; i < rank->n_actions; i++) {
     const int64_t *a = &rank->actions[3 * (int64_t)i];
     uint8_t *times = ran_at(ran, (int)a[1], (int)a[0], (int)a[2]);
-    if (*times) fail(p, line_of(rank, i), "rank %d runs %s twice", r, action_text(p, rank, i));
+    if (*times) proof_fail(p, proof_line(rank, i), "rank %d runs %s twice", r, action_text(p, rank, i));
     *times = 1;
     int64_t before = i > 0 ? a[-3] : 0;
     if (before > PP_BWD_WEIGHT && a[0] < before)
-      fail(p, line_of(rank, i), "rank %d runs %s behind %s", r, action_text(p, rank, i), action_text(p, rank, i - 1));
+      proof_fail(p, proof_line(rank, i), "rank %d runs %s behind %s", r, action_text(p, rank, i), action_text(p, rank, i - 1));
   }
 }
 
@@ -427,38 +377,31 @@ static void check_actions(Proof *p) {
     for (int m = 0; m < p->n_microbatches && whole; m++)
       whole = is_done(p, &ran, s, PP_FWD, m) && (forward_only || is_backward_done(p, &ran, s, m));
     if (!whole)
-      fail(p, line_of(rank, 0), "rank %d doesn't run all of stage %d, or its backward whole and in halves", (int)p->stage_ranks[s], s);
+      proof_fail(p, proof_line(rank, 0), "rank %d doesn't run all of stage %d, or its backward whole and in halves", (int)p->stage_ranks[s], s);
   }
 }
 
 /* --- values -------------------------------------------------------------------------------------------- */
 
-/* Transfers into one rank by (value, microbatch): rows for the values that come, columns microbatches. */
-typedef struct {
-  int *row;      /* [n_values] + 1 */
-  int *number;   /* [rows][n_microbatches + 1] + 1 */
-  int n_rows;
-} Table;
-
-static Table table_create(Proof *p, Arena *arena) {
+Table proof_table_create(Proof *p, Arena *arena) {
   return (Table){.row = arena_alloc_array(arena, (size_t)p->n_values, sizeof(int))};
 }
 
-static void table_add_row(Table *table, int value) {
+void proof_table_add_row(Table *table, int value) {
   if (!table->row[value]) table->row[value] = ++table->n_rows;
 }
 
-static void table_close(Proof *p, Arena *arena, Table *table) {
+void proof_table_close(Proof *p, Arena *arena, Table *table) {
   table->number = arena_alloc_array(arena, (size_t)table->n_rows * ((size_t)p->n_microbatches + 1), sizeof(int));
 }
 
-static int *table_at(const Proof *p, const Table *table, int value, int microbatch) {
+int *proof_table_at(const Proof *p, const Table *table, int value, int microbatch) {
   if (!table->row[value]) return NULL;
   int64_t columns = p->n_microbatches + 1;
   return &table->number[(table->row[value] - 1) * columns + (microbatch < 0 ? columns - 1 : microbatch)];
 }
 
-static const TaskInfo *task_of(const Proof *p, const RankInfo *rank, int action) {
+const TaskInfo *proof_task(const Proof *p, const RankInfo *rank, int action) {
   const int64_t *a = &rank->actions[3 * (int64_t)action];
   return &p->tasks[a[1] * PP_TASK_KIND_COUNT + a[0]];
 }
@@ -470,20 +413,20 @@ static void check_sends(Proof *p) {
     bool complete = true;
     for (int k = 0; k < 4; k++) complete &= t->events[k] >= 0;
     if (!complete || t->made < 0 || t->made >= rank->n_actions) {
-      fail(p, line_of(rank, 0), "%s lacks an operation", transfer_text(p, i));
+      proof_fail(p, proof_line(rank, 0), "%s lacks an operation", proof_transfer(p, i));
       continue;
     }
-    const TaskInfo *task = task_of(p, rank, t->made);
+    const TaskInfo *task = proof_task(p, rank, t->made);
     bool makes = false;
     for (int k = 0; k < task->n_out; k++) makes |= task->out[k] == t->value;
     makes &= rank->actions[3 * (int64_t)t->made + 2] == t->microbatch;
     if (!makes || t->events[PP_POST_SEND] < rank->event_of[t->made])
-      fail(p, line_of(rank, t->made), "rank %d sends %s before it is made", t->from, transfer_text(p, i));
+      proof_fail(p, proof_line(rank, t->made), "rank %d sends %s before it is made", t->from, proof_transfer(p, i));
   }
 }
 
 /* Every transfer has been posted at both ends once (check_sends): a rank's posts are all that it takes part in. */
-static const TransferInfo *posted(const Proof *p, const RankInfo *rank, int post) {
+const TransferInfo *proof_posted(const Proof *p, const RankInfo *rank, int post) {
   return &p->transfers[rank->posts[post]];
 }
 
@@ -494,36 +437,36 @@ typedef struct {
 
 static void list_values(Proof *p, int r, Arena *arena, Arrivals *out) {
   const RankInfo *rank = &p->ranks[r];
-  out->incoming = table_create(p, arena), out->made = table_create(p, arena);
+  out->incoming = proof_table_create(p, arena), out->made = proof_table_create(p, arena);
   for (int k = 0; k < rank->n_posts; k++)
-    if (posted(p, rank, k)->to == r) table_add_row(&out->incoming, posted(p, rank, k)->value);
+    if (proof_posted(p, rank, k)->to == r) proof_table_add_row(&out->incoming, proof_posted(p, rank, k)->value);
   for (int v = 0; v < p->n_values; v++)
-    if (p->maker_stage[v] >= 0 && p->stage_ranks[p->maker_stage[v]] == r) table_add_row(&out->made, v);
-  table_close(p, arena, &out->incoming);
-  table_close(p, arena, &out->made);
+    if (p->maker_stage[v] >= 0 && p->stage_ranks[p->maker_stage[v]] == r) proof_table_add_row(&out->made, v);
+  proof_table_close(p, arena, &out->incoming);
+  proof_table_close(p, arena, &out->made);
 }
 
 static void list_arrivals(Proof *p, int r, Arrivals *out) {
   const RankInfo *rank = &p->ranks[r];
   for (int k = 0; k < rank->n_posts; k++) {
-    const TransferInfo *t = posted(p, rank, k);
+    const TransferInfo *t = proof_posted(p, rank, k);
     if (t->to != r) continue;
-    int *from = table_at(p, &out->incoming, t->value, t->microbatch);
-    if (*from) fail(p, line_of(rank, 0), "rank %d receives %s twice", r, transfer_text(p, rank->posts[k]));
+    int *from = proof_table_at(p, &out->incoming, t->value, t->microbatch);
+    if (*from) proof_fail(p, proof_line(rank, 0), "rank %d receives %s twice", r, proof_transfer(p, rank->posts[k]));
     *from = t->events[PP_AWAIT_RECEIVE] + 1;
   }
 }
 
 static void check_inputs(Proof *p, int r, int a, const Arrivals *arrivals) {
   const RankInfo *rank = &p->ranks[r];
-  const TaskInfo *task = task_of(p, rank, a);
+  const TaskInfo *task = proof_task(p, rank, a);
   int microbatch = (int)rank->actions[3 * (int64_t)a + 2];
   for (int k = 0; k < task->n_in; k++) {
     int v = (int)task->in[k];
     bool own = p->maker_stage[v] >= 0 && p->stage_ranks[p->maker_stage[v]] == r;
-    const int *from = table_at(p, own ? &arrivals->made : &arrivals->incoming, v, microbatch);
+    const int *from = proof_table_at(p, own ? &arrivals->made : &arrivals->incoming, v, microbatch);
     if (!from || !*from || *from > rank->event_of[a])
-      fail(p, line_of(rank, a), "rank %d: %s uses %s before it has %s", r, action_text(p, rank, a), p->names[v],
+      proof_fail(p, proof_line(rank, a), "rank %d: %s uses %s before it has %s", r, action_text(p, rank, a), p->names[v],
            own ? "made it" : "come");
   }
 }
@@ -545,254 +488,12 @@ static void check_uses(Proof *p, int r) {
     end = block_end(rank, begin);
     for (int a = begin; a < end; a++) check_inputs(p, r, a, &arrivals);
     for (int a = begin; a < end; a++) {
-      const TaskInfo *task = task_of(p, rank, a);
+      const TaskInfo *task = proof_task(p, rank, a);
       for (int k = 0; k < task->n_out; k++)
-        *table_at(p, &arrivals.made, (int)task->out[k], (int)rank->actions[3 * (int64_t)a + 2]) = rank->event_of[a] + 1;
+        *proof_table_at(p, &arrivals.made, (int)task->out[k], (int)rank->actions[3 * (int64_t)a + 2]) = rank->event_of[a] + 1;
     }
   }
   arena_destroy(arena);
-}
-
-/* --- bytes --------------------------------------------------------------------------------------------- */
-
-typedef struct {
-  int item;
-  int64_t offset, end_offset;
-  int64_t first, last; /* events */
-} Life;
-
-typedef struct {
-  Proof *p;
-  int r;
-  const RankInfo *rank;
-  Arena *arena;
-  int n_items;
-  const int64_t *items;
-  Life *lives;      /* [n_items] */
-  Table values;     /* of VALUE items */
-  int *frames;      /* [2][n_stages][n_microbatches] item + 1 */
-  int *workspaces;  /* [n_actions] item + 1 */
-} Bytes;
-
-static const int64_t *item_of(const Bytes *b, int item) { return &b->items[ITEM_NUMBERS * (int64_t)item]; }
-
-static void index_items(Bytes *b) {
-  Proof *p = b->p;
-  b->values = table_create(p, b->arena);
-  b->lives = arena_alloc_array(b->arena, (size_t)b->n_items, sizeof *b->lives);
-  b->workspaces = arena_alloc_array(b->arena, (size_t)b->rank->n_actions, sizeof *b->workspaces);
-  b->frames = arena_alloc_array(b->arena, 2 * (size_t)p->n_stages * (size_t)p->n_microbatches, sizeof *b->frames);
-  for (int i = 0; i < b->n_items; i++)
-    if (item_of(b, i)[0] == ITEM_VALUE) table_add_row(&b->values, (int)item_of(b, i)[1]);
-  table_close(p, b->arena, &b->values);
-  for (int i = 0; i < b->n_items; i++) {
-    const int64_t *x = item_of(b, i);
-    bool lasts = item_is_lasting((ItemKind)x[0]);
-    b->lives[i] = (Life){i, x[4], x[4] + x[5], lasts ? -1 : b->rank->n_events, lasts ? b->rank->n_events : -1};
-    if (x[0] == ITEM_VALUE) *table_at(p, &b->values, (int)x[1], (int)x[2]) = i + 1;
-    if (x[0] == ITEM_WORKSPACE) b->workspaces[x[1]] = i + 1;
-    if (x[0] == ITEM_FRAME) b->frames[x[1] * p->n_microbatches + x[2]] = i + 1;
-    if (x[0] == ITEM_WEIGHT_FRAME) b->frames[(p->n_stages + x[1]) * p->n_microbatches + x[2]] = i + 1;
-    if (x[4] % PP_ALIGNMENT || x[4] < 0 || x[4] + x[5] > b->rank->bytes[x[3] == PP_WINDOW])
-      fail(p, line_of(b->rank, 0), "rank %d: item %d lies outside its space or is not aligned", b->r, i);
-  }
-}
-
-/* The item of a value on this rank: its own, that of a value whose bytes it shares, or a frame; -1 when
- * it lies in something that lives in all steps. */
-static int find_item(const Bytes *b, int value, int microbatch) {
-  const Proof *p = b->p;
-  for (int v = value; v >= 0; v = p->same_bytes[v]) {
-    const int *item = table_at(p, &b->values, v, microbatch);
-    if (item && *item) return *item - 1;
-  }
-  int stage = p->maker_stage[value];
-  if (microbatch < 0 || p->stage_ranks[stage] != b->r) return -1;
-  return b->frames[((p->by_fwd[value] ? 0 : p->n_stages) + stage) * p->n_microbatches + microbatch] - 1;
-}
-
-static void live(Bytes *b, int item, int first, int last) {
-  if (item < 0) return;
-  Life *x = &b->lives[item];
-  if (first < x->first) x->first = first;
-  if (last > x->last) x->last = last;
-}
-
-static void live_in_actions(Bytes *b) {
-  const RankInfo *rank = b->rank;
-  for (int a = 0; a < rank->n_actions; a++) {
-    const TaskInfo *task = task_of(b->p, rank, a);
-    int microbatch = (int)rank->actions[3 * (int64_t)a + 2], from = a, to = a;
-    if (rank->overlaps && rank->overlaps[a] >= 0) {
-      while (from > 0 && rank->overlaps[from - 1] == rank->overlaps[a]) from--;
-      while (to + 1 < rank->n_actions && rank->overlaps[to + 1] == rank->overlaps[a]) to++;
-    }
-    int first = rank->event_of[from], last = rank->event_of[to];
-    for (int k = 0; k < task->n_in; k++) live(b, find_item(b, (int)task->in[k], microbatch), first, last);
-    for (int k = 0; k < task->n_out; k++) live(b, find_item(b, (int)task->out[k], microbatch), first, last);
-    live(b, b->workspaces[a] - 1, first, last);
-  }
-}
-
-static void live_in_transfers(Bytes *b) {
-  for (int k = 0; k < b->rank->n_posts; k++) {
-    const TransferInfo *t = posted(b->p, b->rank, k);
-    int item = find_item(b, t->value, t->microbatch);
-    if (t->from == b->r && item >= 0 && item_of(b, item)[3] != PP_WINDOW)
-      fail(b->p, line_of(b->rank, t->made), "rank %d sends %s from outside its window", b->r, transfer_text(b->p, b->rank->posts[k]));
-    if (t->from == b->r) live(b, item, t->events[PP_POST_SEND], t->events[PP_AWAIT_SEND]);
-    if (t->to == b->r) live(b, item, t->events[PP_POST_RECEIVE], t->events[PP_AWAIT_RECEIVE]);
-  }
-}
-
-static int by_first(const void *px, const void *py) {
-  const Life *x = px, *y = py;
-  return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->item - y->item;
-}
-
-/* The bytes of a space, cut where items begin or end, and until which event each piece is taken. A tree of
- * maxima over the pieces: `most` of what lies under a node, `all` of what was entered for the whole node. */
-typedef struct {
-  int64_t *edges;
-  int n;
-  int64_t *all, *most; /* [2n], the pieces from n on */
-} Pieces;
-
-typedef struct {
-  int64_t offset;
-} Edge;
-
-static int by_offset(const void *px, const void *py) {
-  const Edge *x = px, *y = py;
-  return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-static Pieces cut_space(Arena *arena, const Life *lives, size_t n) {
-  Edge *edges = arena_alloc_array(arena, 2 * n, sizeof *edges);
-  for (size_t i = 0; i < n; i++) edges[2 * i].offset = lives[i].offset, edges[2 * i + 1].offset = lives[i].end_offset;
-  sort_by_key(edges, 2 * n, sizeof *edges, 0, by_offset);
-  Pieces p = {.edges = arena_alloc_array(arena, 2 * n, sizeof *p.edges)};
-  for (size_t i = 0; i < 2 * n; i++)
-    if (!p.n || p.edges[p.n - 1] != edges[i].offset) p.edges[p.n++] = edges[i].offset;
-  p.all = arena_alloc_array(arena, 2 * (size_t)p.n, sizeof *p.all);
-  p.most = arena_alloc_array(arena, 2 * (size_t)p.n, sizeof *p.most);
-  for (int i = 0; i < 2 * p.n; i++) p.all[i] = p.most[i] = INT64_MIN;
-  return p;
-}
-
-static int piece_at(const Pieces *p, int64_t offset) {
-  int low = 0, high = p->n;
-  while (low < high) {
-    int mid = (low + high) / 2;
-    if (p->edges[mid] < offset) low = mid + 1;
-    else high = mid;
-  }
-  return low;
-}
-
-static int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
-
-/* The last event at which any of the pieces [a, b) is taken. */
-static int64_t taken_until(const Pieces *p, int a, int b) {
-  int64_t last = INT64_MIN;
-  for (int i = a + p->n; i >= 1; i /= 2) last = larger(last, p->all[i]);
-  for (int i = b - 1 + p->n; i >= 1; i /= 2) last = larger(last, p->all[i]);
-  for (a += p->n, b += p->n; a < b; a /= 2, b /= 2) {
-    if (a % 2) last = larger(last, p->most[a++]);
-    if (b % 2) last = larger(last, p->most[--b]);
-  }
-  return last;
-}
-
-static void enter_piece(Pieces *p, int node, int64_t last) {
-  p->all[node] = larger(p->all[node], last);
-  p->most[node] = larger(p->most[node], last);
-}
-
-static void raise_above(Pieces *p, int node) {
-  for (node /= 2; node >= 1; node /= 2) p->most[node] = larger(p->all[node], larger(p->most[2 * node], p->most[2 * node + 1]));
-}
-
-static void take(Pieces *p, int a, int b, int64_t last) {
-  int first = a + p->n, end = b - 1 + p->n;
-  for (a += p->n, b += p->n; a < b; a /= 2, b /= 2) {
-    if (a % 2) enter_piece(p, a++, last);
-    if (b % 2) enter_piece(p, --b, last);
-  }
-  raise_above(p, first);
-  raise_above(p, end);
-}
-
-static void report_clash(Bytes *b, const Life *lives, size_t n, const Life *x) {
-  const Life *y = lives;
-  while (y < lives + n && (y == x || y->last < x->first || y->first > x->first || y->end_offset <= x->offset || y->offset >= x->end_offset))
-    y++;
-  if (y == lives + n) bug("rank %d: item %d clashes with nothing", b->r, x->item);
-  const int64_t *i = item_of(b, x->item), *k = item_of(b, y->item);
-  fail(b->p, line_of(b->rank, next_action(b->rank, x->first < 0 ? 0 : (int)x->first)),
-       "rank %d: items %d (%d %d) and %d (%d %d) of kinds %d and %d live at the same time in the same bytes", b->r,
-       x->item, (int)i[1], (int)i[2], y->item, (int)k[1], (int)k[2], (int)i[0], (int)k[0]);
-}
-
-/* In the order of their first events, each item finds its bytes free. */
-static void check_space(Bytes *b, int space) {
-  size_t n = 0;
-  Life *lives = arena_alloc_array(b->arena, (size_t)b->n_items, sizeof *lives);
-  for (int i = 0; i < b->n_items; i++)
-    if (item_of(b, i)[3] == space && item_of(b, i)[5] > 0 && b->lives[i].first <= b->lives[i].last) lives[n++] = b->lives[i];
-  sort_by_key(lives, n, sizeof *lives, offsetof(Life, first), by_first);
-  Pieces pieces = cut_space(b->arena, lives, n);
-  for (size_t i = 0; i < n; i++) {
-    int from = piece_at(&pieces, lives[i].offset), to = piece_at(&pieces, lives[i].end_offset);
-    if (taken_until(&pieces, from, to) >= lives[i].first) report_clash(b, lives, n, &lives[i]);
-    take(&pieces, from, to, lives[i].last);
-  }
-}
-
-static int last_read(const Bytes *b, const char *parameter) {
-  int event = -1;
-  for (int i = 0; i < b->p->n_stages * PP_TASK_KIND_COUNT; i++) {
-    const TaskInfo *task = &b->p->tasks[i];
-    bool reads = false;
-    for (int k = 0; k < task->reads.n; k++) reads |= !strcmp(task->reads.at[k], parameter);
-    if (!reads || b->p->stage_ranks[task->stage] != b->r) continue;
-    for (int a = 0; a < b->rank->n_actions; a++)
-      if (task_of(b->p, b->rank, a) == task) event = b->rank->event_of[a] > event ? b->rank->event_of[a] : event;
-  }
-  return event;
-}
-
-/* A new value of a tied parameter overwrites the rank's copy. */
-static void check_refreshes(Bytes *b) {
-  for (int s = 0; s < b->p->n_stages; s++) {
-    const TaskInfo *task = &b->p->tasks[s * PP_TASK_KIND_COUNT + PP_REFRESH];
-    if (op_is_null(task->func) || b->p->stage_ranks[s] != b->r) continue;
-    const char *names = op_string(b->arena, task->func, "pp.refresh");
-    for (int k = 0; k < task->n_in && names; k++) {
-      size_t length = strcspn(names, ",");
-      int read = last_read(b, arena_strndup(b->arena, names, length));
-      names = names[length] ? names + length + 1 : NULL;
-      for (int i = 0; i < b->rank->n_posts; i++) {
-        const TransferInfo *t = posted(b->p, b->rank, i);
-        if (t->to == b->r && t->value == task->in[k] && t->events[PP_POST_RECEIVE] <= read)
-          fail(b->p, line_of(b->rank, 0), "rank %d receives %s while the old value is still read", b->r,
-               transfer_text(b->p, b->rank->posts[i]));
-      }
-    }
-  }
-}
-
-static void check_bytes(Proof *p, int r) {
-  Bytes b = {.p = p, .r = r, .rank = &p->ranks[r], .arena = arena_create()};
-  int64_t n = 0;
-  b.items = op_ints(b.arena, b.rank->op, "items", &n), b.n_items = (int)(n / ITEM_NUMBERS);
-  index_items(&b);
-  live_in_actions(&b);
-  live_in_transfers(&b);
-  check_space(&b, PP_ARENA);
-  check_space(&b, PP_WINDOW);
-  check_refreshes(&b);
-  arena_destroy(b.arena);
 }
 
 /* --- entry --------------------------------------------------------------------------------------------- */
@@ -824,7 +525,7 @@ bool progress_run(Ir *ir) {
   if (p.n_errors == 0) check_witness(&p);
   if (p.n_errors == 0) check_sends(&p);
   for (int r = 0; r < p.n_ranks && p.n_errors == 0; r++) check_uses(&p, r);
-  for (int r = 0; r < p.n_ranks && p.n_errors == 0; r++) check_bytes(&p, r);
+  for (int r = 0; r < p.n_ranks && p.n_errors == 0; r++) proof_check_bytes(&p, r);
   bool ok = p.n_errors == 0;
   if (ok) op_set_unit(ir, ir_top(ir), "pp.proved");
   arena_destroy(p.arena);
