@@ -103,23 +103,11 @@ static Route *sum_routes(const Plan *plan, int (*compare)(const void *, const vo
 
 /* --- text ---------------------------------------------------------------------------------------------- */
 
-/* 1234567 → 1,234,567, right-aligned to `width`. */
-static void put_number(Str *out, int64_t x, int width) {
-  char digits[32], text[48];
-  int n = snprintf(digits, sizeof digits, "%lld", (long long)x), k = 0;
-  for (int i = 0; i < n; i++) {
-    if (i && digits[i - 1] != '-' && (n - i) % 3 == 0) text[k++] = ',';
-    text[k++] = digits[i];
-  }
-  str_pad(out, ' ', width - k);
-  str_append(out, text, (size_t)k);
-}
-
 static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 static void put_head(const Plan *plan, Str *out) {
   str_printf(out, "%s: ", plan->model);
-  put_number(out, parameter_count(plan, false), 0);
+  str_put_grouped(out, parameter_count(plan, false), 0);
   str_printf(out, " parameter%s in %d tensor%s (%s), %d stage%s on %d rank%s", plural(parameter_count(plan, false)),
              plan->n_parameters, plural(plan->n_parameters), dtype_names[plan->dtype], plan->n_stages,
              plural(plan->n_stages), plan->n_ranks, plural(plan->n_ranks));
@@ -133,12 +121,12 @@ static void put_head(const Plan *plan, Str *out) {
              plural(plan->steps), (long long)samples, plural(samples));
   if (plan->tokens_per_step > 0) {
     str_puts(out, ", ");
-    put_number(out, plan->tokens_per_step, 0);
+    str_put_grouped(out, plan->tokens_per_step, 0);
     str_puts(out, " tokens");
   }
   str_puts(out, "\n");
   if (parameter_count(plan, true) != parameter_count(plan, false)) {
-    put_number(out, parameter_count(plan, true), 0);
+    str_put_grouped(out, parameter_count(plan, true), 0);
     str_puts(out, " of the parameters are trained\n");
   }
 }
@@ -166,9 +154,9 @@ static void put_memory(const Plan *plan, Str *out) {
   for (int i = 0; i < plan->n_ranks; i++) {
     const PlanRank *r = &plan->ranks[i];
     str_printf(out, "rank %-3d", r->rank);
-    for (int c = 0; c < PP_CLASS_COUNT; c++) put_number(out, r->class_bytes[c], WIDTH);
-    put_number(out, mapped_bytes(r), WIDTH);
-    put_number(out, (int64_t)r->window_bytes, WIDTH);
+    for (int c = 0; c < PP_CLASS_COUNT; c++) str_put_grouped(out, r->class_bytes[c], WIDTH);
+    str_put_grouped(out, mapped_bytes(r), WIDTH);
+    str_put_grouped(out, (int64_t)r->window_bytes, WIDTH);
     str_puts(out, "\n");
   }
 }
@@ -189,7 +177,7 @@ static void put_peaks(const Plan *plan, Str *out) {
         str_printf(out, ", fullest in %s(%d)", kind_names[task->kind], task->stage);
       if (a->line && a->microbatch >= 0) str_printf(out, " (%s)", a->line);
       str_puts(out, ": ");
-      put_number(out, r->peak_bytes, 0);
+      str_put_grouped(out, r->peak_bytes, 0);
       str_puts(out, " bytes");
     }
     str_puts(out, "\n");
@@ -202,12 +190,12 @@ static void put_transfers(const Plan *plan, Str *out) {
   int64_t total = 0;
   for (int i = 0; i < n; i++) total += routes[i].n * routes[i].bytes;
   str_printf(out, "\n%d transfer%s a step, ", plan->n_transfers, plan->n_transfers == 1 ? "" : "s");
-  put_number(out, total, 0);
+  str_put_grouped(out, total, 0);
   str_puts(out, " bytes\n");
   enum { MANY = 40 };
   for (int i = 0; i < n && i < MANY; i++) {
     str_printf(out, "  rank %d to %d: %4d × ", routes[i].from, routes[i].to, routes[i].n);
-    put_number(out, routes[i].bytes, 12);
+    str_put_grouped(out, routes[i].bytes, 12);
     str_printf(out, "  %s\n", routes[i].name);
   }
   if (n > MANY) str_printf(out, "  and %d more kinds\n", n - MANY);

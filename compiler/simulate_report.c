@@ -2,7 +2,9 @@
  * path. A stretch of the path on one rank is one line for people; the JSON has every action of it. */
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "compiler/base/diag.h"
 #include "compiler/chart.h"
@@ -135,7 +137,8 @@ void simulate_report_json(const Simulation *s, const SimulateView *view, Str *ou
   set(o, "bubble_rate", number(t->bubble_rate));
   set(o, "ranks", ranks);
   set(o, "critical_path", path);
-  char *dump = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+  /* 15 digits: 18.522 stays 18.522. */
+  char *dump = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15));
   json_decref(o);
   if (!dump) bug("simulate: JSON");
   str_puts(out, dump);
@@ -145,31 +148,65 @@ void simulate_report_json(const Simulation *s, const SimulateView *view, Str *ou
 
 /* --- text --------------------------------------------------------------------------------------------- */
 
-/* Seconds of a model's steps are shown as ms; stated costs have no unit. */
-static double shown(const Timeline *t, double time) { return t->in_seconds ? 1000 * time : time; }
+/* How times of a step are shown: those of a model in the unit that fits the step, stated ones as they are. */
+typedef struct {
+  double unit;
+  const char *name;
+} Unit;
 
-static const char *unit_of(const Timeline *t) { return t->in_seconds ? " ms" : ""; }
+static Unit unit_of(const Timeline *t) {
+  if (!t->in_seconds) return (Unit){1, ""};
+  if (t->step_time >= 1) return (Unit){1, " s"};
+  return t->step_time >= 1e-3 ? (Unit){1e-3, " ms"} : (Unit){1e-6, " µs"};
+}
 
-static void put_costs(const SimulateView *view, Str *out) {
+/* Four digits of seconds, for they are predicted; none of it has an exponent as long as it fits a column. */
+static const char *show_time(const Timeline *t, double time, char text[32]) {
+  double x = time / unit_of(t).unit;
+  double many = t->in_seconds ? 1e4 : 1e6;
+  snprintf(text, 32, x >= many && x < 1e11 ? "%.0f" : t->in_seconds ? "%.4g" : "%.6g", x);
+  return text;
+}
+
+static void put_step(const Timeline *t, Str *out) {
+  char step[32], bubble[32];
+  const char *unit = unit_of(t).name;
+  str_printf(out, "step %s%s, bubble %s%s: %.2f%% of the step\n", show_time(t, t->step_time, step), unit,
+             show_time(t, t->bubble, bubble), unit, 100 * t->bubble_rate);
+}
+
+static void put_costs(const Timeline *t, const SimulateView *view, Str *out) {
+  char time[32];
   if (!view->plan || view->costs->from == COSTS_STATED) return;
   const Machine *m = &view->costs->machine;
   if (view->costs->from == COSTS_MEASURED)
-    str_printf(out, "costs: measured, %s (its median step took %.6g ms)\n", view->costs->trace, 1000 * view->costs->measured_step);
+    str_printf(out, "costs: measured, %s (its median step took %s%s)\n", view->costs->trace,
+               show_time(t, view->costs->measured_step, time), unit_of(t).name);
   else
     str_printf(out, "costs: estimated at %.4g Gflop/s, %.4g GB/s, %.4g GB/s between ranks (--costs=TRACE has measured ones)\n",
                m->flops / 1e9, m->bandwidth / 1e9, m->link / 1e9);
 }
 
+static void put_head(const Timeline *t, Str *out) {
+  const char *unit = unit_of(t).name;
+  int width = 12 + (strstr(unit, "µ") ? 1 : 0); /* two bytes, one column */
+  char work[32], bubble[32];
+  snprintf(work, sizeof work, "work%s%s", *unit ? "," : "", unit);
+  snprintf(bubble, sizeof bubble, "bubble%s%s", *unit ? "," : "", unit);
+  str_printf(out, "\n%8s %9s %*s %*s %8s %10s %12s", "", "actions", width, work, width, bubble, "of step", "peak live", "weight held");
+}
+
 static void put_ranks(const Simulation *s, const SimulateView *view, Str *out) {
   const Timeline *t = &s->timeline;
-  str_printf(out, "\n%8s %9s %12s %12s %8s %10s %12s", "", "actions", "work", "bubble", "of step", "peak live", "weight held");
-  str_puts(out, view->plan ? "   peak bytes\n" : "\n");
+  char work[32], idle[32];
+  put_head(t, out);
+  str_puts(out, view->plan ? "      peak bytes\n" : "\n");
   for (int r = 0; r < t->n_ranks; r++) {
     const SimulateRank *rank = &s->ranks[r];
     double bubble = bubble_of(s, r);
-    str_printf(out, "rank %-3d %9d %12.6g %12.6g %7.2f%% %10d %12d", r, rank->n_actions, shown(t, rank->work), shown(t, bubble),
-               t->step_time > 0 ? 100 * bubble / t->step_time : 0, rank->peak_live, rank->peak_live_weight_held);
-    if (view->plan) str_printf(out, " %12lld", (long long)view->plan->ranks[r].peak_bytes);
+    str_printf(out, "rank %-3d %9d %12s %12s %7.2f%% %10d %12d", r, rank->n_actions, show_time(t, rank->work, work),
+               show_time(t, bubble, idle), t->step_time > 0 ? 100 * bubble / t->step_time : 0, rank->peak_live, rank->peak_live_weight_held);
+    if (view->plan) str_put_grouped(out, view->plan->ranks[r].peak_bytes, 16);
     str_puts(out, "\n");
   }
 }
@@ -183,7 +220,8 @@ static void put_action(const TimelineTask *t, Str *out) {
 static void put_stretch(const Simulation *s, int begin, int end, Str *out) {
   const Timeline *t = &s->timeline;
   const TimelineTask *a = &t->tasks[s->path[begin]], *b = &t->tasks[s->path[end - 1]];
-  str_printf(out, "%12.6g … %-12.6g rank %-3d ", shown(t, a->start), shown(t, b->end), a->rank);
+  char start[32], finish[32];
+  str_printf(out, "%12s … %-12s rank %-3d ", show_time(t, a->start, start), show_time(t, b->end, finish), a->rank);
   put_action(a, out);
   if (end - begin == 2) str_puts(out, ", ");
   if (end - begin > 2) str_printf(out, ", %d more, ", end - begin - 2);
@@ -196,7 +234,8 @@ static void put_path(const Simulation *s, Str *out) {
   enum { MANY = 40 };
   const TimelineTask *tasks = s->timeline.tasks;
   int shown_lines = 0, hidden = 0;
-  str_puts(out, "\ncritical path:\n");
+  const char *unit = unit_of(&s->timeline).name;
+  str_printf(out, "\ncritical path%s%s:\n", *unit ? " in" : "", unit);
   for (int begin = 0, end; begin < s->n_path; begin = end) {
     for (end = begin + 1; end < s->n_path; end++)
       if (tasks[s->path[end]].rank != tasks[s->path[begin]].rank) break;
@@ -208,9 +247,9 @@ static void put_path(const Simulation *s, Str *out) {
 
 void simulate_report_text(const Simulation *s, const SimulateView *view, Str *out) {
   const Timeline *t = &s->timeline;
-  str_printf(out, "%s\nstep %.6g%s, bubble %.6g%s: %.2f%% of the step\n", t->title, shown(t, t->step_time), unit_of(t),
-             shown(t, t->bubble), unit_of(t), 100 * t->bubble_rate);
-  put_costs(view, out);
+  str_printf(out, "%s\n", t->title);
+  put_step(t, out);
+  put_costs(t, view, out);
   str_puts(out, "\n");
   chart_print(t, view->columns, view->color, out);
   put_ranks(s, view, out);
@@ -221,7 +260,7 @@ void simulate_report_check(const Simulation *s, const SimulateView *view, Str *o
   const Timeline *t = &s->timeline;
   str_printf(out, "%s\n%d actions, complete and in order; %d transfers when the stages form a chain\n", t->title, t->n_tasks,
              view->n_transfers);
-  str_printf(out, "step %.6g, bubble %.6g: %.2f%% of the step\n", t->step_time, t->bubble, 100 * t->bubble_rate);
+  put_step(t, out);
   put_ranks(s, view, out);
   str_puts(out, "\nprogress: proved. No rank can wait for ever, even when sends complete only with their receives.\n");
 }

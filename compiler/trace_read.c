@@ -449,8 +449,8 @@ const Timeline *trace_timeline(Arena *arena, const Trace *t) {
   Timeline *out = arena_alloc(arena, sizeof *out);
   *out = (Timeline){.measured = true, .in_seconds = true, .n_ranks = t->n_ranks, .n_stages = t->n_stages,
                     .n_microbatches = t->n_microbatches, .step_time = t->step_time};
-  out->title = arena_printf(arena, "%s, %d rank%s, %d microbatch%s, step %lld of %lld to %lld", t->model, t->n_ranks,
-                            t->n_ranks == 1 ? "" : "s", t->n_microbatches, t->n_microbatches == 1 ? "" : "es",
+  out->title = arena_printf(arena, "%s: %d rank%s, %d stage%s, %d microbatch%s; step %lld, the median of %lld to %lld", t->model, t->n_ranks,
+                            t->n_ranks == 1 ? "" : "s", t->n_stages, t->n_stages == 1 ? "" : "s", t->n_microbatches, t->n_microbatches == 1 ? "" : "es",
                             (long long)(t->first_step + t->typical), (long long)t->first_step, (long long)t->last_step);
   fill_tasks(arena, t, first, zero, out);
   fill_transfers(arena, t, first, zero, out);

@@ -51,6 +51,12 @@ static void str_appends(void) {
   CHECK(s.length == 1011);
   str_truncate(&s, 3);
   CHECK_TEXT(str_text(&s), "abc");
+  str_clear(&s);
+  str_put_grouped(&s, 999, 0);
+  str_put_grouped(&s, 1234567, 11);
+  str_put_grouped(&s, -100000, 9);
+  str_put_grouped(&s, INT64_MIN, 0);
+  CHECK_TEXT(str_text(&s), "999  1,234,567 -100,000-9,223,372,036,854,775,808");
   str_free(&s);
   CHECK(str_starts_with("gpt2.pp", "gpt") && str_ends_with("gpt2.pp", ".pp"));
   CHECK(!str_ends_with("p", ".pp"));

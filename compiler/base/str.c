@@ -55,6 +55,17 @@ void str_pad(Str *str, char c, int count) {
   for (int i = 0; i < count; i++) str_putc(str, c);
 }
 
+void str_put_grouped(Str *str, int64_t number, int width) {
+  char digits[32], text[48];
+  int n = snprintf(digits, sizeof digits, "%lld", (long long)number), k = 0;
+  for (int i = 0; i < n; i++) {
+    if (i && digits[i - 1] != '-' && (n - i) % 3 == 0) text[k++] = ',';
+    text[k++] = digits[i];
+  }
+  str_pad(str, ' ', width - k);
+  str_append(str, text, (size_t)k);
+}
+
 const char *str_text(const Str *str) { return str->text ? str->text : ""; }
 
 void str_truncate(Str *str, size_t length) {

@@ -24,6 +24,9 @@ void str_printf(Str *str, const char *format, ...)
 void str_vprintf(Str *str, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 
+// 1234567 as 1,234,567, right-aligned to `width`.
+void str_put_grouped(Str *str, int64_t number, int width);
+
 // `count` copies of c.
 void str_pad(Str *str, char c, int count);
 
