@@ -579,6 +579,7 @@ static Flow exec_require(Eval *e, const AstStmt *s, Frame *frame) {
   if (!eval_condition(e, s->require.test, frame->scope, "'require'", &test))
     return FLOW_STOP;
   if (test) return FLOW_NEXT;
+  e->refused = s->loc;
   Val text = eval_value(e, s->require.text, frame->scope);
   Loc loc = e->frames.n > 0 ? VEC_LAST(&e->frames).loc : s->loc;
   if (loc.line == 0) loc = s->loc;

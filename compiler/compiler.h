@@ -55,6 +55,7 @@ typedef VEC(ScheduledAction) ScheduledActions;
 /* May run several times, for different numbers. */
 bool program_run_schedule(Program *program, int ranks, int stages, int microbatches, ScheduledActions *out);
 bool program_is_spent(Program *program);    /* its budget, or that of its errors: it won't run again */
+Loc program_refusal(Program *program);      /* the `require` that its last run did not meet; line 0: none */
 struct ScheduleCsv;
 const struct ScheduleCsv *program_csv(Program *program); /* of --schedule=FILE.csv, or null */
 bool program_keeps_transfers(Program *program);

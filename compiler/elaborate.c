@@ -175,6 +175,9 @@ Program *elaborate_schedule(Ir *ir, const DslProgram *program,
 bool program_is_spent(Program *program) {
   return program->e.fatal;
 }
+Loc program_refusal(Program *program) {
+  return program->e.refused;
+}
 const ScheduleCsv *program_csv(Program *program) {
   return program->csv;
 }

@@ -244,6 +244,7 @@ struct Eval {
   size_t stack_limit;
   bool stop, fatal;
   Loc here;     /* of the statement that runs */
+  Loc refused;  /* the `require` that did not hold; line 0: none */
   Val result;   /* of the `return` that unwinds */
   Loc returned; /* that `return`'s place */
   /* stacks */

@@ -171,6 +171,7 @@ bool program_run_schedule(Program *program, int ranks, int stages,
   e->frames.n = 0, e->depth = 0, e->n_values = 0;
   e->trace = NULL, e->guard = NULL;
   e->reported.n = 0;
+  e->refused = (Loc){0};
   e->schedule_run.out = out;
   e->schedule_run.rank = -1;
   e->schedule_run.ranks = ranks;

@@ -70,7 +70,7 @@ static void test_timeline(void) {
   const Trace *trace = read(sample(3));
   if (!trace) return;
   const Timeline *t = trace_timeline(arena, trace);
-  CHECK_TEXT(t->title, "m.pp: 2 ranks, 4 stages, 2 microbatches; step 4, the median of 3 to 5");
+  CHECK_TEXT(t->title, "m.pp: 2 ranks, 2 stages, 2 microbatches; step 4, the median of 3 to 5");
   CHECK(t->measured && t->in_seconds && t->n_tasks == 4 && t->n_transfers == 2 && !t->memory);
   CHECK(t->tasks[0].start == 0 && close_to(t->tasks[1].start, 20e-6) && close_to(t->tasks[2].start, 10e-6));
   CHECK(t->tasks[2].rank == 1 && t->tasks[2].stage == 1 && t->tasks[3].microbatch == 1);

@@ -3,6 +3,9 @@
  * smallest multiple of the ranks is taken with which the schedule's `require`s hold and it is complete. */
 #include "compiler/driver/bare.h"
 
+#include <limits.h>
+#include <string.h>
+
 #include "compiler/ir/ir.h"
 #include "compiler/stated.h"
 #include "dsl/load.h"
@@ -24,7 +27,8 @@ bool bare_is_wanted(const Options *o) {
 
 bool bare_refuse_options(Diag *diag, const Options *o) {
   if (o->schedule_only)
-    diag_error(diag, (Loc){0}, "%s is of a schedule alone, but '%s' is a model", o->schedule_only, o->files.at[0]);
+    diag_error(diag, (Loc){0}, "%s is of a schedule alone, but '%s' is a model%s", o->schedule_only, o->files.at[0],
+               strcmp(o->schedule_only, "--cost") == 0 ? ": ppc simulate takes its costs" : "");
   return o->schedule_only;
 }
 
@@ -46,18 +50,27 @@ static bool try_stages(Arena *arena, Diag *diag, Program *program, int stages, B
          schedule_check(diag, arena, &out->actions, job, &out->index);
 }
 
+/* How far an attempt came: past every `require`, else to the one that stands here. */
+static int reached(Program *program) {
+  Loc refusal = program_refusal(program);
+  return refusal.line > 0 ? refusal.line : INT_MAX;
+}
+
 static bool find_stages(Arena *arena, Diag *diag, Program *program, Bare *out) {
-  int ranks = out->job.n_ranks;
+  int ranks = out->job.n_ranks, furthest = 0, best = 1;
   DiagMark mark = diag_mark(diag);
   for (int chunks = 1; chunks <= MAX_CHUNKS; chunks++) {
     if (try_stages(arena, diag, program, chunks * ranks, out)) return true;
     if (program_is_spent(program)) return false;
     diag_rewind(diag, mark);
+    if (reached(program) <= furthest) continue;
+    furthest = reached(program);
+    best = chunks;
   }
-  /* None will do: what is wrong with the first says most. */
-  if (try_stages(arena, diag, program, ranks, out)) bug("a schedule runs at the second try");
+  /* None will do: what is wrong with the one that came furthest says most. */
+  if (try_stages(arena, diag, program, best * ranks, out)) bug("a schedule runs at the second try");
   diag_note(diag, out->job.schedule, "this is for %d stages; no multiple of %d up to %d does better (--stages=N)",
-            ranks, ranks, MAX_CHUNKS * ranks);
+            best * ranks, ranks, MAX_CHUNKS * ranks);
   return false;
 }
 
@@ -86,7 +99,7 @@ static bool read_program(Arena *arena, Diag *diag, const Options *o, Bare *out) 
 /* A table says itself how many there are of everything; the options can only ask for just that. */
 static bool read_table(Arena *arena, Diag *diag, const Options *o, Bare *out) {
   if (o->files.n) {
-    diag_error(diag, (Loc){0}, "a table of actions stands alone, but '%s' is no model", o->files.at[0]);
+    diag_error(diag, (Loc){0}, "a table of actions needs no file of schedules: leave out '%s'", o->files.at[0]);
     return false;
   }
   const ScheduleCsv *csv = schedule_csv_read(diag, arena, o->compile.schedule);

@@ -133,11 +133,13 @@ typedef struct {
 } CommandRow;
 
 static const CommandRow commands[] = {
-    {"check", "MODEL.pp", "checks types, schedule, progress and memory, and prints a report",
+    {"check", "[MODEL.pp]", "checks types, schedule, progress and memory, and prints a report",
      "  ppc check gpt2.pp\n"
      "  ppc check gpt2.pp --ranks=4 --schedule='interleaved_1f1b(2)' --microbatches=16\n"
      "  ppc check gpt2.pp -D width=768 --json\n"
-     "  ppc check mine.pp --schedule=mine --ranks=4 --microbatches=8\n"},
+     "  ppc check mine.pp --schedule=mine --ranks=4 --microbatches=8\n"
+     "  ppc check --schedule=zb_h1 --ranks=8 --microbatches=24\n"
+     "  ppc check --schedule=order.csv --keep-transfers\n"},
     {"compile", "MODEL.pp -o DIR", "emits one C program per rank into DIR, which builds with make",
      "  ppc compile gpt2.pp -o out && make -C out && out/launch.sh\n"
      "  ppc compile gpt2.pp -o out --ranks=4 -D layers=8\n"
@@ -149,6 +151,7 @@ static const CommandRow commands[] = {
     {"dump", "MODEL.pp", "prints the IR after a pass",
      "  ppc dump gpt2.pp --after=split --stage=1 --pretty\n"
      "  ppc dump gpt2.pp --after=memory --rank=0 --pretty\n"
+     "  ppc dump gpt2.pp --after=schedule --format=csv >order.csv\n"
      "  ppc dump --irdl >pp.irdl.mlir && ppc dump gpt2.pp | mlir-opt-19 --irdl-file=pp.irdl.mlir\n"},
     {"simulate", "[MODEL.pp]", "predicts step time, bubble and memory",
      "  ppc simulate gpt2.pp --ranks=4 --schedule=zb_h1\n"
@@ -156,7 +159,7 @@ static const CommandRow commands[] = {
      "  ppc simulate gpt2.pp --cost F=1,I=1,W=1,transfer=0.05\n"
      "  ppc simulate --schedule=zb_h1 --ranks=8 --microbatches=24\n"
      "  ppc simulate --schedule='interleaved_1f1b(2)' --ranks=4 --microbatches=8 --cost F=1,B=2,transfer=0.05 --json\n"
-     "  ppc simulate mine.pp --schedule=mine --ranks=2 --microbatches=4 --cost F=[1,1,2,1]\n"},
+     "  ppc simulate mine.pp --schedule=mine --ranks=2 --microbatches=4 --cost 'F=[1,1,2,1]' --html=step.html\n"},
     {"fmt", "MODEL.pp…", "prints files in the canonical form, comments kept",
      "  ppc fmt model.pp\n"
      "  ppc fmt -i model.pp layers.pp\n"
@@ -508,8 +511,9 @@ static int check_files(const Parser *p) {
   const Options *o = p->options;
   if (o->command == COMMAND_DUMP && o->irdl) return o->files.n ? complain(p, "--irdl needs no model") : STATUS_FINE;
   bool csv = o->command == COMMAND_DUMP && o->format == FORMAT_CSV;
-  bool bare = o->compile.schedule && (o->command == COMMAND_CHECK || o->command == COMMAND_SIMULATE || csv);
-  if (o->files.n == 0 && bare) return check_bare(p);
+  bool may_be_bare = o->command == COMMAND_CHECK || o->command == COMMAND_SIMULATE || csv;
+  if (o->files.n == 0 && may_be_bare && o->compile.schedule) return check_bare(p);
+  if (o->files.n == 0 && may_be_bare) return complain(p, "no model given, and no --schedule to look at alone");
   if (o->files.n == 0) return complain(p, "no model given: ppc %s %s", commands[o->command].name, commands[o->command].files);
   if (o->files.n > 1 && o->command != COMMAND_FMT) return complain(p, "one model at a time: '%s' and '%s'", o->files.at[0], o->files.at[1]);
   if (o->command == COMMAND_FMT && o->files.n > 1 && !o->write && !o->check)
