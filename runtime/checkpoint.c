@@ -451,8 +451,22 @@ pp_status pp_gradients_save(pp_rank *rank, const char *path) {
   return save(rank, path, GATHER_GRADIENTS, count != 0 ? count : 1);
 }
 
+/* Each file would take the place of the one before. */
+static pp_status check_apart(pp_rank *rank) {
+  const struct { const char *name, *path; } files[] = {
+      {"--save", rank->options->save}, {"--save-gradients", rank->options->save_gradients}, {"--trace", rank->options->trace}};
+  for (int i = 1; i < 3; i++) {
+    for (int k = 0; k < i; k++) {
+      if (!files[i].path || !files[k].path || strcmp(files[i].path, files[k].path) != 0) continue;
+      return pp_fail(rank, PP_EXIT_USAGE, "%s and %s name one file: %s", files[k].name, files[i].name, files[i].path);
+    }
+  }
+  return PP_OK;
+}
+
 pp_status pp_save_check(pp_rank *rank) {
   if (rank->program->rank != 0) return PP_OK;
+  PP_TRY(check_apart(rank));
   if (rank->options->save) PP_TRY(pp_file_check(rank, "--save", rank->options->save));
   if (rank->options->save_gradients) PP_TRY(pp_file_check(rank, "--save-gradients", rank->options->save_gradients));
   return PP_OK;

@@ -127,10 +127,33 @@ static int compile(const Driver *d) {
 
 /* --- run --------------------------------------------------------------------------------------------------------- */
 
+/* The file that an option of the programs writes, or null. */
+static const char *written_by(const char *argument) {
+  static const char *const options[] = {"--save=", "--save-gradients=", "--trace="};
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    if (str_starts_with(argument, options[i])) return argument + strlen(options[i]);
+  return NULL;
+}
+
+/* What the programs write must not take the place of the source, which they don't know. */
+static bool spares_source(const Driver *d) {
+  const Options *o = d->options;
+  const char *schedule = schedule_is_csv(o->compile.schedule) ? o->compile.schedule : NULL;
+  for (int i = 0; i < o->run_arguments.n; i++) {
+    const char *path = written_by(o->run_arguments.at[i]);
+    if (!path) continue;
+    if (!output_is_one_file(path, o->files.at[0]) && !(schedule && output_is_one_file(path, schedule))) continue;
+    fprintf(stderr, "ppc: %s: this file is read; name another\n", o->run_arguments.at[i]);
+    return false;
+  }
+  return true;
+}
+
 static int run(const Driver *d) {
   EmitFiles files = {0};
   const Plan *plan;
   bool temporary;
+  if (!spares_source(d)) return STATUS_INPUT;
   if (!emit(d, &files, &plan)) return STATUS_INPUT;
   const char *dir = build_program(d->arena, &files, d->options, &temporary);
   if (!dir) return STATUS_FAILED;

@@ -121,6 +121,12 @@ bool output_write_file(const char *path, const char *text, size_t size, Str *out
   return output_write_files(&(OutputFile){path, text, size}, 1, out_error);
 }
 
+bool output_is_one_file(const char *x, const char *y) {
+  struct stat a, b;
+  if (strcmp(x, y) == 0) return true;
+  return stat(x, &a) == 0 && stat(y, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 static bool make_folder(const char *path, Str *out_error) {
   struct stat st;
   if (mkdir(path, 0777) == 0) return true;

@@ -20,6 +20,9 @@ typedef struct {
 bool output_write_files(const OutputFile *files, int n, Str *out_error);
 bool output_write_file(const char *path, const char *text, size_t size, Str *out_error);
 
+/* Whether both names, or links, lead to one file. */
+bool output_is_one_file(const char *x, const char *y);
+
 /* mkdir -p. */
 bool output_make_folders(const char *path, Str *out_error);
 

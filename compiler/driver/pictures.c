@@ -2,8 +2,6 @@
 #include "compiler/driver/pictures.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "compiler/driver/output.h"
 #include "compiler/picture.h"
@@ -31,18 +29,12 @@ static bool fits(const Timeline *predicted, const Timeline *measured, const char
   return true;
 }
 
-static bool is_one_file(const char *x, const char *y) {
-  struct stat a, b;
-  if (strcmp(x, y) == 0) return true;
-  return stat(x, &a) == 0 && stat(y, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 /* A picture never takes the place of what it is drawn from. */
 static bool is_apart(const Options *o, const char *option, const char *path, Str *error) {
   const char *schedule = schedule_is_csv(o->compile.schedule) ? o->compile.schedule : NULL;
   const char *const inputs[] = {o->files.n ? o->files.at[0] : NULL, schedule, o->trace, o->trace_costs};
   for (size_t i = 0; path && i < sizeof inputs / sizeof *inputs; i++) {
-    if (!inputs[i] || !is_one_file(inputs[i], path)) continue;
+    if (!inputs[i] || !output_is_one_file(inputs[i], path)) continue;
     str_printf(error, "%s=%s: this file is read; name another", option, path);
     return false;
   }
@@ -51,7 +43,7 @@ static bool is_apart(const Options *o, const char *option, const char *path, Str
 
 static bool are_apart(const Options *o, Str *error) {
   if (!is_apart(o, "--svg", o->svg, error) || !is_apart(o, "--html", o->html, error)) return false;
-  if (!o->svg || !o->html || !is_one_file(o->svg, o->html)) return true;
+  if (!o->svg || !o->html || !output_is_one_file(o->svg, o->html)) return true;
   str_printf(error, "--svg and --html name one file, '%s'", o->html);
   return false;
 }

@@ -33,6 +33,15 @@ refused 2 '--trace: no step is made' "$ppc" run "$models/mlp.pp" --steps=0 --tra
 refused 2 '--trace-steps=2:1: expected A:B, steps from 1 up' "${run[@]}" --trace=new --trace-steps=2:1 && only
 refused 2 'trace' "$ppc" run "$models/gpt2.pp" "${tiny[@]}" --generate=4 --trace=new && only
 refused 1 '--trace: no room for 2000000000 steps of [0-9]+ bytes' "$ppc" run "$models/mlp.pp" --steps=2000000000 --trace=new --trace-steps=1:2000000000 && only
+refused 2 '--save and --trace name one file: new' "${run[@]}" --save=new --trace=new && only
+refused 2 '--save and --save-gradients name one file: new' "${run[@]}" --save=new --save-gradients=new && only
+cp "$models/mlp.pp" new.pp
+echo 0F0 >new.csv
+for o in --trace --save --save-gradients; do
+  refused 1 "$o=./new.pp: this file is read" "$ppc" run new.pp --steps=1 $o=./new.pp
+  refused 1 "$o=new.csv: this file is read" "$ppc" run new.pp --steps=1 --schedule=new.csv $o=new.csv
+done
+cmp new.pp "$models/mlp.pp" && rm new.pp new.csv
 # An older file stays whole when the run fails.
 echo old >old.json
 sed 's/constant(0.05)/constant(1e30)/' "$models/mlp.pp" >bad.pp
