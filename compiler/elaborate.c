@@ -137,6 +137,12 @@ static void run_consts(Eval *e) {
   e->stop = e->fatal;
 }
 
+static bool has_schedule(const AstFile *file) {
+  for (int i = 0; i < file->items.n; i++)
+    if (file->items.at[i]->kind == ITEM_SCHEDULE) return true;
+  return false;
+}
+
 Program *elaborate_run(Ir *ir, const DslProgram *program,
                        const CompileOptions *options) {
   Diag *diag = ir_diag(ir);
@@ -145,6 +151,10 @@ Program *elaborate_run(Ir *ir, const DslProgram *program,
   if (!program->train) {
     diag_error(diag, (Loc){program->main->file_index, 1, 1},
                "this file has no 'train { … }': it can only be used by others");
+    if (has_schedule(program->main))
+      diag_note(diag, (Loc){0},
+                "a schedule of it alone: --schedule=NAME --ranks=N "
+                "--microbatches=N, for check and simulate");
     return NULL;
   }
   Program *p = arena_alloc(ir_arena(ir), sizeof *p);

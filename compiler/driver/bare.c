@@ -13,23 +13,30 @@
 /* As many actions as a schedule may have. */
 enum { MAX_CHUNKS = 16, MAX_ACTIONS = 1 << 21 };
 
-bool bare_is_wanted(const Options *o) {
-  if (!o->compile.schedule) return false;
-  if (o->files.n == 0) return true;
+typedef enum { FILE_BROKEN, FILE_OF_SCHEDULES, FILE_MODEL } FileKind;
+
+/* Errors in it are for whoever reads it in earnest. */
+static FileKind kind_of_file(const char *path) {
   Arena *arena = arena_create();
   Diag *diag = diag_create();
-  const DslProgram *program = dsl_load(arena, diag, o->files.at[0]);
-  bool wanted = program && !program->train;
+  const DslProgram *program = dsl_load(arena, diag, path);
+  FileKind kind = !program ? FILE_BROKEN : program->train ? FILE_MODEL : FILE_OF_SCHEDULES;
   diag_destroy(diag);
   arena_destroy(arena);
-  return wanted;
+  return kind;
+}
+
+bool bare_is_wanted(const Options *o) {
+  if (!o->compile.schedule) return false;
+  return o->files.n == 0 || kind_of_file(o->files.at[0]) == FILE_OF_SCHEDULES;
 }
 
 bool bare_refuse_options(Diag *diag, const Options *o) {
-  if (o->schedule_only)
+  bool refused = o->schedule_only && kind_of_file(o->files.at[0]) == FILE_MODEL;
+  if (refused)
     diag_error(diag, (Loc){0}, "%s is of a schedule alone, but '%s' is a model%s", o->schedule_only, o->files.at[0],
                strcmp(o->schedule_only, "--cost") == 0 ? ": ppc simulate takes its costs" : "");
-  return o->schedule_only;
+  return refused;
 }
 
 /* The checks need room for each. */
