@@ -128,12 +128,21 @@ static void find_held(Peak *p, const int64_t *items) {
 
 /* --- errors -------------------------------------------------------------------------------------------- */
 
+static const char *grouped(Peak *p, int64_t bytes) {
+  Str text = {0};
+  str_put_grouped(&text, bytes, 0);
+  const char *copy = arena_printf(p->arena, "%s", str_text(&text));
+  str_free(&text);
+  return copy;
+}
+
 static void note_held(Peak *p) {
   for (int i = 0; i < p->held.n && i < FEW_TENSORS; i++) {
     const Held *x = &p->held.at[i];
-    if (x->n == 1) diag_note(p->diag, x->loc, "%lld bytes of it: %s", (long long)x->bytes, x->name);
-    else diag_note(p->diag, x->loc, "%lld bytes of it: %lld times %s, %lld bytes each", (long long)(x->n * x->bytes),
-                   (long long)x->n, x->name, (long long)x->bytes);
+    const char *all = grouped(p, x->n * x->bytes);
+    if (x->n == 1) diag_note(p->diag, x->loc, "%s bytes of it: %s", all, x->name);
+    else diag_note(p->diag, x->loc, "%s bytes of it: %lld times %s, %s bytes each", all, (long long)x->n, x->name,
+                   grouped(p, x->bytes));
   }
 }
 
@@ -142,8 +151,8 @@ static void report_rank(Peak *p, const int64_t *bytes, int64_t limit) {
   const int64_t *items = op_ints(p->arena, p->rank->op, "items", &n);
   const int64_t *live = op_ints(p->arena, p->rank->op, "live", &n);
   diag_error(p->diag, action_line(p, action),
-             "rank %d needs %lld bytes, --memory allows %lld: it is fullest in %s, with %lld bytes in use", p->rank->rank,
-             (long long)(bytes[0] + bytes[1]), (long long)limit, action_text(p, action), (long long)live[action]);
+             "rank %d needs %s bytes, --memory allows %s: it is fullest in %s, with %s bytes in use", p->rank->rank,
+             grouped(p, bytes[0] + bytes[1]), grouped(p, limit), action_text(p, action), grouped(p, live[action]));
   find_held(p, items);
   note_held(p);
 }

@@ -41,11 +41,11 @@ train {
   steps 1;
 }
 
-// CHECK: <library>/schedules.pp:{{[0-9]+:[0-9]+}}: error: rank 0 needs {{[0-9]+}} bytes, --memory allows 9000: it is fullest in bwd(0, 0), with {{[0-9]+}} bytes in use
+// CHECK: <library>/schedules.pp:{{[0-9]+:[0-9]+}}: error: rank 0 needs {{[0-9]+,[0-9]+}} bytes, --memory allows 9,000: it is fullest in bwd(0, 0), with {{[0-9]+,[0-9]+}} bytes in use
 // CHECK-NEXT: {{bwd|backward}}(
 // CHECK-NEXT: {{^ +\^$}}
-// CHECK: memory_limit.pp:26:11: note: 3072 bytes of it: 8 times x, 384 bytes each
+// CHECK: memory_limit.pp:26:11: note: 3,072 bytes of it: 8 times x, 384 bytes each
 // CHECK: <library>/nn.pp:{{[0-9]+:[0-9]+}}: note: 576 bytes of it: parts.0.weight
 // CHECK: error: rank 1 needs
-// CHECK: memory_limit.pp:26:11: note: 3072 bytes of it: 8 times x, 384 bytes each
+// CHECK: memory_limit.pp:26:11: note: 3,072 bytes of it: 8 times x, 384 bytes each
 // CHECK: note: 576 bytes of it: gradient of parts.1.weight
