@@ -187,24 +187,32 @@ static void put_costs(const Timeline *t, const SimulateView *view, Str *out) {
                m->flops / 1e9, m->bandwidth / 1e9, m->link / 1e9);
 }
 
+/* Of the column with the ranks. */
+static int label_width(const Timeline *t) {
+  enum { LEAST = 8 };
+  int n = snprintf(NULL, 0, "rank %d", t->n_ranks - 1);
+  return n > LEAST ? n : LEAST;
+}
+
 static void put_head(const Timeline *t, Str *out) {
   const char *unit = unit_of(t).name;
   int width = 12 + (strstr(unit, "µ") ? 1 : 0); /* two bytes, one column */
   char work[32], bubble[32];
   snprintf(work, sizeof work, "work%s%s", *unit ? "," : "", unit);
   snprintf(bubble, sizeof bubble, "bubble%s%s", *unit ? "," : "", unit);
-  str_printf(out, "\n%8s %9s %*s %*s %8s %10s %12s", "", "actions", width, work, width, bubble, "of step", "peak live", "weight held");
+  str_printf(out, "\n%*s %9s %*s %*s %8s %10s %12s", label_width(t), "", "actions", width, work, width, bubble, "of step", "peak live", "weight held");
 }
 
 static void put_ranks(const Simulation *s, const SimulateView *view, Str *out) {
   const Timeline *t = &s->timeline;
+  int label = label_width(t);
   char work[32], idle[32];
   put_head(t, out);
   str_puts(out, view->plan ? "      peak bytes\n" : "\n");
   for (int r = 0; r < t->n_ranks; r++) {
     const SimulateRank *rank = &s->ranks[r];
     double bubble = bubble_of(s, r);
-    str_printf(out, "rank %-3d %9d %12s %12s %7.2f%% %10d %12d", r, rank->n_actions, show_time(t, rank->work, work),
+    str_printf(out, "rank %-*d %9d %12s %12s %7.2f%% %10d %12d", label - 5, r, rank->n_actions, show_time(t, rank->work, work),
                show_time(t, bubble, idle), t->step_time > 0 ? 100 * bubble / t->step_time : 0, rank->peak_live, rank->peak_live_weight_held);
     if (view->plan) str_put_grouped(out, view->plan->ranks[r].peak_bytes, 16);
     str_puts(out, "\n");
