@@ -145,6 +145,12 @@ Picture picture_plan(Arena *arena, const Timeline *const *timelines, int n) {
   return picture;
 }
 
+const char *picture_memory_meaning(const Picture *picture) {
+  for (int i = 0; i < picture->n; i++)
+    if (picture->panels[i].peak > 0) return picture->panels[i].timeline->memory_in_bytes ? "memory in use" : "live stashes";
+  return NULL;
+}
+
 double picture_work(const PicturePanel *p, int rank) {
   const Timeline *t = p->timeline;
   double work = 0, until = -INFINITY;

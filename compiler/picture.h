@@ -44,6 +44,7 @@ typedef struct {
 } Picture;
 
 Picture picture_plan(Arena *arena, const Timeline *const *timelines, int n);
+const char *picture_memory_meaning(const Picture *picture); /* of the curve beneath; null: there is none */
 
 double picture_work(const PicturePanel *panel, int rank); /* time in which it runs something */
 /* "12.5 ms"; the panel's unit. */

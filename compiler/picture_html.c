@@ -237,11 +237,11 @@ static void put_json(Str *out, json_t *json) {
 }
 
 static void put_legend(const Picture *picture, Str *out) {
-  bool seen[PICTURE_CLASS_COUNT] = {false}, memory = false;
+  bool seen[PICTURE_CLASS_COUNT] = {false};
+  const char *memory = picture_memory_meaning(picture);
   for (int i = 0; i < picture->n; i++) {
     const Timeline *t = picture->panels[i].timeline;
     for (int k = 0; k < t->n_tasks; k++) seen[picture_class(t->tasks[k].kind)] = true;
-    memory |= picture->panels[i].peak > 0;
   }
   str_puts(out, "<ul class=\"legend\" aria-label=\"Legend\">");
   for (int k = 0; k < PICTURE_CLASS_COUNT; k++) {
@@ -250,7 +250,7 @@ static void put_legend(const Picture *picture, Str *out) {
       str_printf(out, "<li><span style=\"background:#%06x;color:#%06x\">%s</span>%s</li>", fill, picture_ink(fill), picture_letter((PictureClass)k),
                  picture_meaning((PictureClass)k));
   }
-  if (memory) str_puts(out, "<li><span style=\"background:var(--memory)\">&nbsp;</span>memory in use</li>");
+  if (memory) str_printf(out, "<li><span style=\"background:var(--memory)\">&nbsp;</span>%s</li>", memory);
   if (most_chunks(picture) > 1) str_puts(out, "<li>paler: later stages of a rank</li>");
   str_puts(out, "</ul>");
 }

@@ -267,10 +267,11 @@ static void put_legend(const Picture *picture, Str *out, double y) {
     str_printf(out, "<text class=\"r\" x=\"%.5g\" y=\"%.5g\">%s</text>\n", x + 21, y + 10.5, meaning);
     x += 21 + LETTER_WIDTH * (double)strlen(meaning) + 16;
   }
-  bool shades = false, memory = false;
-  for (int i = 0; i < picture->n; i++) shades |= picture->panels[i].n_chunks > 1, memory |= picture->panels[i].peak > 0;
-  str_printf(out, "<text class=\"r\" x=\"%.5g\" y=\"%.5g\">%s%s</text>\n", x, y + 10.5, memory ? "grey: memory in use" : "",
-             shades ? "; paler: later stages of a rank" : "");
+  bool shades = false;
+  const char *memory = picture_memory_meaning(picture);
+  for (int i = 0; i < picture->n; i++) shades |= picture->panels[i].n_chunks > 1;
+  str_printf(out, "<text class=\"r\" x=\"%.5g\" y=\"%.5g\">%s%s%s%s</text>\n", x, y + 10.5, memory ? "grey: " : "", memory ? memory : "",
+             memory && shades ? "; " : "", shades ? "paler: later stages of a rank" : "");
 }
 
 void picture_svg(Arena *arena, const Timeline *const *timelines, int n, Str *out) {

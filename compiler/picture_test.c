@@ -70,7 +70,13 @@ static void test_numbers(void) {
   CHECK_TEXT(picture_time(arena, &p, 3), "3");
   CHECK_TEXT(picture_caption(arena, &p), "predicted: step 5.5, bubble 2.5 (45.5 % of the step)");
   CHECK_TEXT(picture_level(arena, &p, 3), "3");
+  const Picture picture = picture_plan(arena, one, 1);
+  CHECK_TEXT(picture_memory_meaning(&picture), "live stashes");
   t.in_seconds = t.memory_in_bytes = t.measured = true;
+  CHECK_TEXT(picture_memory_meaning(&picture), "memory in use");
+  t.memory = NULL;
+  const Picture bare = picture_plan(arena, one, 1);
+  CHECK(!picture_memory_meaning(&bare));
   t.step_time = 0.0125;
   p = (PicturePanel){.timeline = &t, .span = 0.0125, .unit = 1e-3, .unit_name = " ms"};
   CHECK_TEXT(picture_time(arena, &p, 0.0125), "12.5 ms");
