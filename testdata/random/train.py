@@ -64,7 +64,7 @@ def predict(case, options):
     report = emitted.check(case.path, options)
     most = max(rank["mapped_bytes"] for rank in report["ranks"])
     status, out, err = emitted.call([emitted.PPC, "check", case.path, f"--memory={most - 1}"] + options)
-    if status != 1 or out or f"needs {most} bytes" not in err:
+    if status != 1 or out or f"needs {most:,} bytes" not in err:
         raise emitted.Failure(f"--memory={most - 1}: status {status}\n{err}")
     return report, [f"--memory={most}"]
 
