@@ -235,6 +235,8 @@ static void put_stretch(const Simulation *s, int begin, int end, Str *out) {
   if (end - begin > 2) str_printf(out, ", %d more, ", end - begin - 2);
   if (end - begin > 1) put_action(b, out);
   if (a->line && a->microbatch >= 0) str_printf(out, "  %s", a->line);
+  bool elsewhere = a->line && b->line && b->microbatch >= 0 && strcmp(a->line, b->line) != 0;
+  if (elsewhere) str_printf(out, " … %s", b->line);
   str_puts(out, "\n");
 }
 

@@ -77,6 +77,7 @@ schedule pairs(ranks, stages, microbatches) {
 }
 // SUM: step 9, bubble 0: 0.00% of the step
 // SUM: rank 0 6 9 0 0.00% 2 2
+// SUM: 0 … 9 rank 0 fwd(0, 0), 4 more, bwd(0, 2) chain.pp:[[#@LINE-7]] … chain.pp:[[#@LINE-5]]
 // PAIR: step 6, bubble 0: 0.00% of the step
 // PAIR: rank 0 6 6 0 0.00% 2 2
 
