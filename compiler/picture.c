@@ -196,12 +196,13 @@ double picture_tick(double span, int n) {
   return power * (rest <= 1 ? 1 : rest <= 2 ? 2 : rest <= 5 ? 5 : 10);
 }
 
-/* Bytes of the well-formed character at `text`, 0: it is none. */
+/* Bytes of the well-formed character at `text`, 0: it is none, or none that XML takes. */
 static int utf8_length(const unsigned char *text) {
   int n = text[0] < 0x80 ? 1 : text[0] >= 0xc2 && text[0] < 0xe0 ? 2 : text[0] >= 0xe0 && text[0] < 0xf0 ? 3 : text[0] >= 0xf0 && text[0] < 0xf5 ? 4 : 0;
   for (int i = 1; i < n; i++)
     if ((text[i] & 0xc0) != 0x80) return 0;
   if (n == 3 && ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] >= 0xa0))) return 0;
+  if (n == 3 && text[0] == 0xef && text[1] == 0xbf && text[2] >= 0xbe) return 0;
   if (n == 4 && ((text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] >= 0x90))) return 0;
   return n == 1 && (text[0] < 0x20 || text[0] == 0x7f) ? 0 : n;
 }

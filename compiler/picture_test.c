@@ -143,6 +143,7 @@ static void test_names_stay_text(void) {
   CHECK(!strstr(str_text(&html), "</script><script>x") && strstr(str_text(&html), "\\u003c/script>\\u003cscript>x"));
   CHECK(strstr(str_text(&html), "<h2>a &lt;b&gt; &amp;"));
   CHECK_TEXT(picture_utf8(arena, "\xe2\x82\xac \xed\xa0\x80 \xf0\x9f\x99\x82 \x80\x01"), "\xe2\x82\xac ??? \xf0\x9f\x99\x82 ??");
+  CHECK_TEXT(picture_utf8(arena, "\xef\xbf\xbd\xef\xbf\xbe\xef\xbf\xbf"), "\xef\xbf\xbd?\?\?\?\?\?");
   str_free(&svg);
   str_free(&html);
 }

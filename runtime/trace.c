@@ -172,16 +172,33 @@ static void add(pp_trace *trace, const char *format, ...) {
   if (trace->used >= PP_CHUNK_BYTES) trace->used = PP_CHUNK_BYTES - 1;
 }
 
-/* Quoted; names beyond what an event has room for are cut. */
-static void add_name(pp_trace *trace, const char *name) {
+/* Bytes of the character at `at` in UTF-8; 0: it is none, for names of files may be any bytes. */
+static size_t character_bytes(const unsigned char *at) {
+  size_t n = *at < 0x80 ? 1 : *at >= 0xc2 && *at < 0xe0 ? 2 : *at >= 0xe0 && *at < 0xf0 ? 3 : *at >= 0xf0 && *at < 0xf5 ? 4 : 0;
+  for (size_t i = 1; i < n; i++)
+    if ((at[i] & 0xc0) != 0x80) return 0;
+  int too_long = (*at == 0xe0 && at[1] < 0xa0) || (*at == 0xf0 && at[1] < 0x90);
+  int no_character = (*at == 0xed && at[1] >= 0xa0) || (*at == 0xf4 && at[1] >= 0x90);
+  return too_long || no_character ? 0 : n;
+}
+
+/* Quoted, at most `limit` bytes of it. */
+static void add_text(pp_trace *trace, const char *text, size_t limit) {
   add(trace, "\"");
-  for (size_t n = 0; *name && n < EVENT_BYTES / 16; name++, n++) {
-    if (*name == '"' || *name == '\\') add(trace, "\\%c", *name);
-    else if ((unsigned char)*name < 0x20) add(trace, "\\u%04x", *name);
-    else add(trace, "%c", *name);
+  for (size_t n; *text; text += n ? n : 1) {
+    n = character_bytes((const unsigned char *)text);
+    if ((n ? n : 1) > limit) break;
+    limit -= n ? n : 1;
+    if (n == 0) add(trace, "?");
+    else if (*text == '"' || *text == '\\') add(trace, "\\%c", *text);
+    else if ((unsigned char)*text < 0x20) add(trace, "\\u%04x", *text);
+    else add(trace, "%.*s", (int)n, text);
   }
   add(trace, "\"");
 }
+
+/* Names beyond what an event has room for are cut. */
+static void add_name(pp_trace *trace, const char *name) { add_text(trace, name, EVENT_BYTES / 16); }
 
 /* Microseconds since the start of the job's trace, to the nanosecond. */
 static void add_time(const pp_rank *rank, const char *key, uint64_t ns) {
@@ -368,7 +385,7 @@ static void add_head(pp_rank *rank) {
   pp_trace *trace = rank->trace;
   const pp_program *program = rank->program;
   add(trace, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"writer\":\"ppc\",\"model\":");
-  add_name(trace, program->model);
+  add_text(trace, program->model, SIZE_MAX);
   add(trace, ",\"plan\":\"%016llx\",\"ranks\":%d,\"stages\":%d,\"microbatches\":%d,\"microbatch\":%d,\"first_step\":%llu,\"last_step\":%llu},\n",
       (unsigned long long)program->plan_hash, program->n_ranks, program->n_stages, program->n_microbatches, program->microbatch,
       (unsigned long long)trace->first, (unsigned long long)trace->last);

@@ -21,6 +21,17 @@ must python3 $here/trace.py made/plan.json t.json 12 12
 traced mlp 1 one_f_one_b --trace-steps=5
 must python3 $here/trace.py made/plan.json t.json 5 5
 
+# Any name of a file makes a trace that can be read; long ones are cut between characters.
+long=$(printf 'x\u20ac%.0s' {1..50})
+for name in $'a"\\\xff\xed\xa0\x80\xe2\x82\x01' "$long"; do
+  sed 's/one_f_one_b;/mine;/' "$models/mlp.pp" >"$name.pp"
+  echo 'schedule mine(ranks, stages, microbatches) { rank r { for i in 0..microbatches { fwd(r, i); bwd(r, i); } } }' >>"$name.pp"
+  must $ppc run "$name.pp" --steps=2 --quiet --trace=t.json
+  must python3 -c "import json; json.load(open('t.json', encoding='utf-8'))"
+  must $ppc simulate "$name.pp" --costs=t.json --trace=t.json --svg=t.svg
+done
+! grep -q warning err || fail "the name was cut"
+
 # --- refused before step 1, by one line; nothing is written ---------------------------------------------------
 run=("$ppc" run "$models/mlp.pp" --steps=3 --json)
 only() { [ "$(wc -l <err)" = 1 ] && ! [ -s out ] && ! ls new* >/dev/null 2>&1 || fail "more than a line, or something was written"; }
