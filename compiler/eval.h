@@ -304,6 +304,8 @@ struct Program {
   Loc schedule_loc, ranks_loc;
   struct ScheduleCsv *csv; /* --schedule=FILE.csv: takes its place; or NULL */
   int n_stages;
+  ScheduledActions ran; /* by the schedule's last run that went well … */
+  int ran_ranks, ran_stages, ran_microbatches; /* … for these; ranks 0: none */
 };
 
 /* Where a statement runs: the block's scope, and what the special statements of

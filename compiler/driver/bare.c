@@ -75,9 +75,9 @@ static bool find_stages(Arena *arena, Diag *diag, Program *program, Bare *out) {
     best = chunks;
   }
   /* None will do: what is wrong with the one that came furthest says most. */
-  if (try_stages(arena, diag, program, best * ranks, out)) bug("a schedule runs at the second try");
-  diag_note(diag, out->job.schedule, "this is for %d stages; no multiple of %d up to %d does better (--stages=N)",
-            best * ranks, ranks, MAX_CHUNKS * ranks);
+  if (try_stages(arena, diag, program, best * ranks, out)) return true; /* it counts its runs in a list of its file */
+  diag_note(diag, out->job.schedule, "this is for %d stage%s; no multiple of %d up to %d does better (--stages=N)",
+            best * ranks, best * ranks == 1 ? "" : "s", ranks, MAX_CHUNKS * ranks);
   return false;
 }
 

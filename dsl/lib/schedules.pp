@@ -377,6 +377,7 @@ schedule greedy(ranks, stages, microbatches, F = 1, I = 1, W = 1, transfer = 0, 
       "a list of costs must have one for each stage";
   require suits(stash, stages) and suits(weight_stash, stages),
       "a list of stashes must have one for each stage";
+  require transfer >= 0, "costs and stashes can't be negative";
   require suits(memory, ranks), "a list of limits must have one for each rank";
   fn of_ranks(x) {
     let sums = [];
