@@ -207,6 +207,7 @@ typedef struct {
   Options *options;
   unsigned seen_flags;          /* TRAINING_ONLY, GENERATING_ONLY */
   const char *training, *generating; /* an option that was seen of each */
+  const char *rate;                  /* --flops, … */
   bool generates;
 } Parser;
 
@@ -428,6 +429,7 @@ static int apply(Parser *p, const Row *row, const char *value) {
   if (status != STATUS_FINE) return status;
   if (row->flags & TRAINING_ONLY) p->training = row->name;
   if (row->flags & GENERATING_ONLY) p->generating = row->name;
+  if (row->kind == KIND_RATE) p->rate = row->name;
   if (row->flags & MODEL_ONLY) p->options->model_only = row->name;
   if (row->flags & SCHEDULE_ONLY || (row->kind == KIND_COST && p->options->command == COMMAND_CHECK))
     p->options->schedule_only = row->name;
@@ -534,6 +536,7 @@ static int check_together(const Parser *p) {
   if (o->svg && o->html && strcmp(o->svg, o->html) == 0) return complain(p, "--svg and --html name one file: %s", o->svg);
   if (o->trace && !o->svg && !o->html) return complain(p, "--trace draws nothing without --svg or --html");
   if (o->command == COMMAND_FMT && o->write && o->check) return complain(p, "--write and --check exclude each other");
+  if (o->has_costs && p->rate) return complain(p, "--cost states costs and %s is for estimates of them: give one", p->rate);
   if (o->has_costs && o->trace_costs) return complain(p, "--cost states costs and --costs measures them: give one");
   if (o->command != COMMAND_RUN) return STATUS_FINE;
   if (p->generates && p->training) return complain(p, "%s means nothing with --generate", p->training);
