@@ -42,8 +42,9 @@ static int block_end(const Run *run, int begin) {
 /* --- time ------------------------------------------------------------------------------------------- */
 
 static double arrival(const Run *run, const SimulateNeed *need, int rank) {
+  const SimulateRoute *route = &run->job->routes[need->route];
   bool here = run->job->actions[need->maker].rank == rank;
-  return run->end[need->maker] + (here ? 0 : run->job->routes[need->route].hop);
+  return run->end[need->maker] + (here && !route->lasts ? 0 : route->hop);
 }
 
 /* False when the action needs what is not made yet: then its rank waits for that. */

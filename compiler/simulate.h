@@ -23,7 +23,8 @@ typedef struct {
 } SimulateNeed;
 
 typedef struct {
-  double hop;        /* between two ranks; within a rank it is free */
+  double hop;        /* between two ranks; within a rank it is free, unless … */
+  bool lasts;        /* … it is how long the rank's own buffer is read */
   int64_t bytes;     /* 0: unknown */
   const char *value; /* for messages: "x (net.pp:5)" */
   bool moves;        /* it is data: between two ranks a transfer */

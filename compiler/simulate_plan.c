@@ -1,7 +1,7 @@
 /* In: a plan and what its tasks and transfers cost. Out: a job for the simulator: the actions of the emitted
  * programs, those behind the loop too, skips and tied weights included. An action needs the transfers that are
  * awaited before it; one whose send buffer it uses again must have been received, so it needs what the
- * receiver does before it asks for it. Linear in actions and transfers. */
+ * receiver does before it asks for it, and the transfer's time since it was sent. Linear in actions and transfers. */
 #include "compiler/simulate.h"
 
 #include "compiler/base/vec.h"
@@ -39,7 +39,7 @@ static bool is_inside_block(const Job *j, int action) {
   return a->overlap >= 0 && action > 0 && a[-1].rank == a->rank && a[-1].overlap == a->overlap;
 }
 
-/* Routes: one per transfer, then one per transfer for the wait of its buffer. */
+/* Routes: one per transfer, then two per transfer for the wait of its buffer: until it is asked for, until it is over. */
 static void add_need(Job *j, int action, const PlanTransferOp *op) {
   if (op->op == PP_AWAIT_SEND && is_inside_block(j, action)) return;
   int maker = op->op == PP_AWAIT_RECEIVE ? j->sent_by[op->transfer] : j->asked_after[op->transfer];
@@ -48,9 +48,18 @@ static void add_need(Job *j, int action, const PlanTransferOp *op) {
   VEC_PUSH(j->arena, &j->needs, (SimulateNeed){maker, route});
 }
 
+static void add_time(Job *j, int action, const PlanTransferOp *op) {
+  int maker = j->sent_by[op->transfer];
+  if (op->op != PP_AWAIT_SEND || is_inside_block(j, action) || maker < 0 || maker == action) return;
+  VEC_PUSH(j->arena, &j->needs, (SimulateNeed){maker, op->transfer + 2 * j->plan->n_transfers});
+}
+
 static void add_needs(Job *j, int action, const PlanTransferOp *ops, int n) {
-  for (int i = 0; i < n; i++)
-    if (ops[i].op == PP_AWAIT_RECEIVE || ops[i].op == PP_AWAIT_SEND) add_need(j, action, &ops[i]);
+  for (int i = 0; i < n; i++) {
+    if (ops[i].op != PP_AWAIT_RECEIVE && ops[i].op != PP_AWAIT_SEND) continue;
+    add_need(j, action, &ops[i]);
+    add_time(j, action, &ops[i]);
+  }
 }
 
 /* What is awaited behind an action holds the next one up. */
@@ -68,10 +77,11 @@ static void list_needs(Job *j) {
 
 static SimulateRoute *list_routes(const Job *j) {
   int n = j->plan->n_transfers;
-  SimulateRoute *routes = arena_alloc_array(j->arena, 2 * (size_t)n + 1, sizeof *routes);
+  SimulateRoute *routes = arena_alloc_array(j->arena, 3 * (size_t)n + 1, sizeof *routes);
   for (int i = 0; i < n; i++) {
     const PlanTransfer *t = &j->plan->transfers[i];
-    routes[i] = (SimulateRoute){j->costs->transfers[i], t->size_bytes, j->plan->values[t->value], true};
+    routes[i] = (SimulateRoute){.hop = j->costs->transfers[i], .bytes = t->size_bytes, .value = j->plan->values[t->value], .moves = true};
+    routes[2 * n + i] = (SimulateRoute){.hop = j->costs->transfers[i], .lasts = true, .value = j->plan->values[t->value]};
     routes[n + i] = (SimulateRoute){.value = j->plan->values[t->value]};
   }
   return routes;
