@@ -18,7 +18,6 @@ const char *emit_c_type(pp_dtype dtype);
 const char *emit_dtype(pp_dtype dtype);
 /* "PP_FWD" …, and for people "fwd" … */
 const char *emit_kind(pp_task_kind kind);
-const char *emit_kind_word(pp_task_kind kind);
 /* "PP_ARENA", "PP_WINDOW" */
 const char *emit_space(pp_space space);
 int64_t emit_elements(const PlanType *type);

@@ -94,7 +94,7 @@ static json_t *tasks(const Plan *plan) {
     const PlanTask *t = &plan->tasks[i];
     json_t *o = json_object();
     set(o, "name", text(t->name));
-    set(o, "kind", text(emit_kind_word(t->kind)));
+    set(o, "kind", text(pp_task_kind_name(t->kind)));
     set(o, "stage", json_integer(t->stage));
     set(o, "flops", json_integer(t->flops));
     set(o, "workspace_bytes", json_integer(t->workspace_bytes));

@@ -265,7 +265,7 @@ static void emit_action_comment(Rank *r, int i) {
   const PlanTask *task = task_of(r, a);
   Str text = {0}, *out = r->out;
   r->out = &text;
-  str_printf(r->out, "%d: %s(%d", i, emit_kind_word(task->kind), task->stage);
+  str_printf(r->out, "%d: %s(%d", i, pp_task_kind_name(task->kind), task->stage);
   if (a->microbatch >= 0) str_printf(r->out, ", %d", a->microbatch);
   str_puts(r->out, ")");
   if (a->line) str_printf(r->out, ", %s", a->line);

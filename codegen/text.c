@@ -32,13 +32,6 @@ const char *emit_kind(pp_task_kind kind) {
   return names[kind];
 }
 
-const char *emit_kind_word(pp_task_kind kind) {
-  static const char *const names[] = {"fwd",    "bwd",    "bwd_input", "bwd_weight",
-                                      "finish", "decide", "update",    "refresh"};
-  _Static_assert(sizeof names / sizeof *names == PP_TASK_KIND_COUNT, "one name per kind");
-  return names[kind];
-}
-
 const char *emit_space(pp_space space) { return space == PP_WINDOW ? "PP_WINDOW" : "PP_ARENA"; }
 
 int64_t emit_elements(const PlanType *type) {

@@ -52,9 +52,7 @@ static void hold_of_parameter(Peak *p, int64_t parameter, const char *of) {
 
 static const char *action_text(const Peak *p, int64_t action) {
   const int64_t *a = &p->rank->actions[3 * action];
-  const char *kind = tasks_kind_name((pp_task_kind)a[0]);
-  if (a[2] < 0) return arena_printf(p->arena, "%s(%d)", kind, (int)a[1]);
-  return arena_printf(p->arena, "%s(%d, %d)", kind, (int)a[1], (int)a[2]);
+  return tasks_action_text(p->arena, (pp_task_kind)a[0], (int)a[1], (int)a[2]);
 }
 
 /* Where a task begins in the model's own file, the first of all; in a library when it has nothing there. */

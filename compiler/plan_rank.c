@@ -208,7 +208,7 @@ static const uint64_t *share_row(Build *b, Rows *rows, const uint64_t *row, int 
 static bool is_first_call(const Task *task, bool *seen) {
   bool backward = task->kind == PP_BWD || task->kind == PP_BWD_WEIGHT;
   int column = task->accumulates && backward ? PP_BWD : (int)task->kind;
-  if (task->accumulates && !backward) bug("@%s of stage %d accumulates", tasks_kind_name(task->kind), task->stage);
+  if (task->accumulates && !backward) bug("@%s of stage %d accumulates", pp_task_kind_name(task->kind), task->stage);
   bool *at = &seen[task->stage * PP_TASK_KIND_COUNT + column];
   bool first = !*at;
   *at = true;

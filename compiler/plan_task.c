@@ -615,7 +615,7 @@ PlanTask *plan_task_build(const Tasks *t, const Task *task, Arena *arena) {
   for (int i = 0; i < b.ops.n; i++)
     if (makes_statement(&b, b.ops.at[i])) add_statement(&b, b.ops.at[i]);
   PlanTask *p = arena_alloc(arena, sizeof *p);
-  p->name = arena_printf(arena, "stage_%d_%s", task->stage, tasks_kind_name(task->kind));
+  p->name = arena_printf(arena, "stage_%d_%s", task->stage, pp_task_kind_name(task->kind));
   p->kind = task->kind;
   p->stage = task->stage;
   p->workspace_bytes = lay_out_workspace(&b);

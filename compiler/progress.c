@@ -124,12 +124,11 @@ const char *proof_transfer(Proof *p, int number) {
 }
 
 static const char *action_text(Proof *p, const RankInfo *rank, int action) {
-  static const char *const kinds[] = {"fwd",    "bwd",    "bwd_input", "bwd_weight",
-                                      "finish", "decide", "update",    "refresh"};
   if (action >= rank->n_actions) return "the end of the step";
   const int64_t *a = &rank->actions[3 * (int64_t)action];
-  if (a[2] < 0) return arena_printf(p->arena, "%s(%d)", kinds[a[0]], (int)a[1]);
-  return arena_printf(p->arena, "%s(%d, %d)", kinds[a[0]], (int)a[1], (int)a[2]);
+  const char *kind = pp_task_kind_name((pp_task_kind)a[0]);
+  if (a[2] < 0) return arena_printf(p->arena, "%s(%d)", kind, (int)a[1]);
+  return arena_printf(p->arena, "%s(%d, %d)", kind, (int)a[1], (int)a[2]);
 }
 
 /* A task of a stage of this rank, with a microbatch exactly when it belongs to the loop. */

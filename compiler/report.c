@@ -13,8 +13,6 @@
 static const char *const class_names[] = {"parameters", "gradients", "optimizer", "stashes", "transfers", "workspace"};
 _Static_assert(sizeof class_names / sizeof *class_names == PP_CLASS_COUNT, "one name per class");
 
-static const char *const kind_names[] = {"fwd",    "bwd",    "bwd_input", "bwd_weight",
-                                         "finish", "decide", "update",    "refresh"};
 static const char *const dtype_names[] = {"f32", "f64", "i32", "bool"};
 
 static int64_t elements(const PlanType *type) {
@@ -172,9 +170,9 @@ static void put_peaks(const Plan *plan, Str *out) {
       const PlanAction *a = &r->actions[r->peak_action];
       const PlanTask *task = &plan->tasks[a->task];
       if (a->microbatch >= 0)
-        str_printf(out, ", fullest in %s(%d, %d)", kind_names[task->kind], task->stage, a->microbatch);
+        str_printf(out, ", fullest in %s(%d, %d)", pp_task_kind_name(task->kind), task->stage, a->microbatch);
       else
-        str_printf(out, ", fullest in %s(%d)", kind_names[task->kind], task->stage);
+        str_printf(out, ", fullest in %s(%d)", pp_task_kind_name(task->kind), task->stage);
       if (a->line && a->microbatch >= 0) str_printf(out, " (%s)", a->line);
       str_puts(out, ": ");
       str_put_grouped(out, r->peak_bytes, 0);

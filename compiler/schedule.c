@@ -82,9 +82,8 @@ static void write_ranks(Build *c) {
 
 static const char *action_text(Build *c, const Actions *a, int action) {
   int r = actions_rank(a, action), i = action - a->first[r];
-  const char *kind = tasks_kind_name((pp_task_kind)actions_kind(a, r, i));
-  if (actions_microbatch(a, r, i) < 0) return arena_printf(c->arena, "%s(%d)", kind, actions_stage(a, r, i));
-  return arena_printf(c->arena, "%s(%d, %d)", kind, actions_stage(a, r, i), actions_microbatch(a, r, i));
+  return tasks_action_text(c->arena, (pp_task_kind)actions_kind(a, r, i), actions_stage(a, r, i),
+                           actions_microbatch(a, r, i));
 }
 
 static ScheduleWait wait_of(Build *c, const Actions *a, int r) {

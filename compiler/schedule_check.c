@@ -58,7 +58,7 @@ static bool in_range(Check *c, const ScheduledAction *a) {
   bool microbatch_ok = a->microbatch >= 0 && a->microbatch < c->job->n_microbatches;
   if (stage_ok && microbatch_ok) return true;
   if (!is_news(c, &c->ranges, a->loc)) return false;
-  const char *kind = tasks_kind_name(a->kind);
+  const char *kind = pp_task_kind_name(a->kind);
   if (!stage_ok)
     diag_error(c->diag, a->loc, "%s(%d, %d) on rank %d: stages run from 0 to %d", kind, a->stage, a->microbatch,
                a->rank, c->job->n_stages - 1);
@@ -90,7 +90,7 @@ static void enter(Check *c, const ScheduledAction *a) {
     return;
   }
   if (!is_news(c, &c->repeats, a->loc)) return;
-  diag_error(c->diag, a->loc, "%s(%d, %d) runs twice on rank %d", tasks_kind_name(a->kind), a->stage, a->microbatch,
+  diag_error(c->diag, a->loc, "%s(%d, %d) runs twice on rank %d", pp_task_kind_name(a->kind), a->stage, a->microbatch,
              a->rank);
   note_caller(c, a);
   diag_note(c->diag, schedule_line_of(&c->list->at[*at - 1]), "it ran here before");
@@ -134,7 +134,7 @@ static void check_halves(Check *c, StageCheck *s, int stage, int m) {
     diag_error(c->diag, whole->loc, "rank %d runs both bwd(%d, %d) and its %s half", whole->rank, stage, m,
                half->kind == PP_BWD_INPUT ? "input" : "weight");
     note_caller(c, whole);
-    diag_note(c->diag, schedule_line_of(half), "%s(%d, %d) is here", tasks_kind_name(half->kind), stage, m);
+    diag_note(c->diag, schedule_line_of(half), "%s(%d, %d) is here", pp_task_kind_name(half->kind), stage, m);
   } else if (!whole && !half) {
     missing(s, PP_BWD, m);
   } else if (!whole && !input) {
@@ -147,10 +147,10 @@ static void check_halves(Check *c, StageCheck *s, int stage, int m) {
 static void check_before(Check *c, Told *told, const ScheduledAction *first, const ScheduledAction *then) {
   if (!first || !then || position_of(c, first) < position_of(c, then)) return;
   if (!is_news(c, told, then->loc)) return;
-  diag_error(c->diag, then->loc, "rank %d runs %s(%d, %d) before %s(%d, %d)", then->rank, tasks_kind_name(then->kind),
-             then->stage, then->microbatch, tasks_kind_name(first->kind), first->stage, first->microbatch);
+  diag_error(c->diag, then->loc, "rank %d runs %s(%d, %d) before %s(%d, %d)", then->rank, pp_task_kind_name(then->kind),
+             then->stage, then->microbatch, pp_task_kind_name(first->kind), first->stage, first->microbatch);
   note_caller(c, then);
-  diag_note(c->diag, schedule_line_of(first), "%s(%d, %d) comes here", tasks_kind_name(first->kind), first->stage,
+  diag_note(c->diag, schedule_line_of(first), "%s(%d, %d) comes here", pp_task_kind_name(first->kind), first->stage,
             first->microbatch);
 }
 
@@ -159,7 +159,7 @@ static void report_missing(Check *c, const StageCheck *s, int stage) {
   for (int kind = 0; kind < LOOP_KINDS; kind++) {
     if (!s->missing[kind]) continue;
     c->n_errors++;
-    const char *name = tasks_kind_name((pp_task_kind)kind);
+    const char *name = pp_task_kind_name((pp_task_kind)kind);
     if (s->missing[kind] == 1)
       diag_error(c->diag, c->job->schedule, "rank %d never runs %s(%d, %d): microbatch %d of stage %d is missing",
                  first->rank, name, stage, s->first_missing[kind], s->first_missing[kind], stage);

@@ -139,8 +139,7 @@ static Run start(Arena *arena, Diag *diag, const SimulateJob *job) {
 
 static const char *action_text(const Run *run, int action) {
   const SimulateAction *a = &run->job->actions[action];
-  if (a->microbatch < 0) return arena_printf(run->arena, "%s(%d)", tasks_kind_name(a->kind), a->stage);
-  return arena_printf(run->arena, "%s(%d, %d)", tasks_kind_name(a->kind), a->stage, a->microbatch);
+  return tasks_action_text(run->arena, a->kind, a->stage, a->microbatch);
 }
 
 static ScheduleWait wait_of(const Run *run, int r) {

@@ -76,7 +76,7 @@ static json_t *json_rank(const Simulation *s, const SimulateView *view, int r) {
 static json_t *json_task(const TimelineTask *t) {
   json_t *o = json_object();
   set(o, "rank", json_integer(t->rank));
-  set(o, "kind", text(tasks_kind_name(t->kind)));
+  set(o, "kind", text(pp_task_kind_name(t->kind)));
   set(o, "stage", json_integer(t->stage));
   if (t->microbatch >= 0) set(o, "microbatch", json_integer(t->microbatch));
   set(o, "start", number(t->start));
@@ -91,7 +91,7 @@ static json_t *json_tasks(const SimulateView *view) {
     const PlanTask *task = &view->plan->tasks[i];
     json_t *o = json_object();
     set(o, "stage", json_integer(task->stage));
-    set(o, "kind", text(tasks_kind_name(task->kind)));
+    set(o, "kind", text(pp_task_kind_name(task->kind)));
     set(o, "cost", number(view->costs->tasks[i]));
     json_array_append_new(all, o);
   }
@@ -220,8 +220,8 @@ static void put_ranks(const Simulation *s, const SimulateView *view, Str *out) {
 }
 
 static void put_action(const TimelineTask *t, Str *out) {
-  if (t->microbatch >= 0) str_printf(out, "%s(%d, %d)", tasks_kind_name(t->kind), t->stage, t->microbatch);
-  else str_printf(out, "%s(%d)", tasks_kind_name(t->kind), t->stage);
+  if (t->microbatch >= 0) str_printf(out, "%s(%d, %d)", pp_task_kind_name(t->kind), t->stage, t->microbatch);
+  else str_printf(out, "%s(%d)", pp_task_kind_name(t->kind), t->stage);
 }
 
 /* Tasks that follow one another on a rank, in one line: by kind how many, the first, the last. */

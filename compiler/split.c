@@ -179,10 +179,8 @@ static Op stage_module(Split *s, int stage) {
 }
 
 static Task *open_task(Split *s, int stage, pp_task_kind kind, Loc loc) {
-  static const char *const names[PP_TASK_KIND_COUNT] = {"fwd",    "bwd",    "bwd_input", "bwd_weight",
-                                                        "finish", "decide", "update",    "refresh"};
   Task *t = arena_alloc(s->tmp, sizeof *t);
-  t->func = func_create(s->ir, module_body(stage_module(s, stage)), loc, names[kind]);
+  t->func = func_create(s->ir, module_body(stage_module(s, stage)), loc, pp_task_kind_name(kind));
   t->stage = stage;
   t->kind = kind;
   t->b = (Builder){.ir = s->ir, .block = func_body(t->func), .loc = loc, .stage = -1};

@@ -13,10 +13,9 @@
 
 int64_t tasks_align(int64_t bytes) { return (bytes + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT; }
 
-const char *tasks_kind_name(pp_task_kind kind) {
-  static const char *const names[] = {"fwd",    "bwd",    "bwd_input", "bwd_weight",
-                                      "finish", "decide", "update",    "refresh"};
-  return names[kind];
+const char *tasks_action_text(Arena *arena, pp_task_kind kind, int stage, int microbatch) {
+  if (microbatch < 0) return arena_printf(arena, "%s(%d)", pp_task_kind_name(kind), stage);
+  return arena_printf(arena, "%s(%d, %d)", pp_task_kind_name(kind), stage, microbatch);
 }
 
 Task *tasks_find(const Tasks *t, int stage, pp_task_kind kind) {

@@ -130,6 +130,7 @@ Value tasks_view_base(Value v);
 int tasks_callee(const Tasks *t, Op call);
 
 int64_t tasks_align(int64_t bytes); /* up to PP_ALIGNMENT */
-const char *tasks_kind_name(pp_task_kind kind); /* "fwd" */
+/* "fwd(1, 3)", "update(1)" behind the loop. */
+const char *tasks_action_text(Arena *arena, pp_task_kind kind, int stage, int microbatch);
 
 #endif

@@ -112,13 +112,11 @@ static bool get_step(Reader *r, const json_t *args, int64_t *out_step) {
 }
 
 static bool get_kind(Reader *r, const json_t *args, pp_task_kind *out_kind) {
-  static const char *const names[] = {"fwd", "bwd", "bwd_input", "bwd_weight", "finish", "decide", "update", "refresh"};
-  _Static_assert(sizeof names / sizeof *names == PP_TASK_KIND_COUNT, "a name for each kind of task");
   const char *text = NULL;
   if (!get_text(r, args, "kind", &text)) return false;
   for (int k = 0; k < PP_TASK_KIND_COUNT; k++) {
     *out_kind = (pp_task_kind)k;
-    if (strcmp(text, names[k]) == 0) return true;
+    if (strcmp(text, pp_task_kind_name(*out_kind)) == 0) return true;
   }
   return fail(r, "'%s' is no kind of task", text);
 }

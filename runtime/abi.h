@@ -21,6 +21,13 @@ typedef enum {
   PP_TASK_KIND_COUNT
 } pp_task_kind;
 
+/* "fwd": the name of a kind in schedules, dumps, traces and messages. */
+static inline const char *pp_task_kind_name(pp_task_kind kind) {
+  static const char *const names[PP_TASK_KIND_COUNT] = {"fwd",    "bwd",    "bwd_input", "bwd_weight",
+                                                        "finish", "decide", "update",    "refresh"};
+  return names[kind];
+}
+
 /* The control vector (f64): made by PP_DECIDE, sent to every rank that updates. */
 enum {
   PP_CONTROL_APPLY,  /* 1: update; 0: the step is skipped (norm not finite, or nothing counted) */

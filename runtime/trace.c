@@ -232,9 +232,6 @@ static pp_status start_event(pp_rank *rank) {
 
 enum { TASK_TRACK, STEP_TRACK };
 
-static const char *const kind_names[] = {"fwd", "bwd", "bwd_input", "bwd_weight", "finish", "decide", "update", "refresh"};
-_Static_assert(sizeof kind_names / sizeof *kind_names == PP_TASK_KIND_COUNT, "a name for each kind of task");
-
 static pp_status put_names(pp_rank *rank) {
   pp_trace *trace = rank->trace;
   int r = rank->program->rank;
@@ -269,7 +266,7 @@ static pp_status put_task(pp_rank *rank, uint64_t step, uint64_t *row, uint32_t 
   add(trace, ",\"pid\":%d,\"tid\":%d", program->rank, TASK_TRACK);
   add_time(rank, "ts", times[0]);
   add_duration(rank, "dur", times[0], times[1]);
-  add(trace, ",\"args\":{\"kind\":\"%s\",\"stage\":%d,\"microbatch\":%d,\"step\":%llu,\"action\":%u,\"line\":", kind_names[task->kind],
+  add(trace, ",\"args\":{\"kind\":\"%s\",\"stage\":%d,\"microbatch\":%d,\"step\":%llu,\"action\":%u,\"line\":", pp_task_kind_name((pp_task_kind)task->kind),
       task->stage, a->microbatch, (unsigned long long)step, action);
   add_name(trace, program->lines[a->line]);
   add(trace, "}}");

@@ -10,10 +10,7 @@
 /* --- texts ---------------------------------------------------------------------------------------- */
 
 const char *pretty_kind(int64_t kind) {
-  static const char *const names[PP_TASK_KIND_COUNT] = {
-      [PP_FWD] = "fwd",       [PP_BWD] = "bwd",       [PP_BWD_INPUT] = "bwd_input", [PP_BWD_WEIGHT] = "bwd_weight",
-      [PP_FINISH] = "finish", [PP_DECIDE] = "decide", [PP_UPDATE] = "update",       [PP_REFRESH] = "refresh"};
-  return kind >= 0 && kind < PP_TASK_KIND_COUNT ? names[kind] : "?";
+  return kind >= 0 && kind < PP_TASK_KIND_COUNT ? pp_task_kind_name((pp_task_kind)kind) : "?";
 }
 
 /* "h.0: x (gpt2.pp:12)" without the place, and fit to stand for a value. */
