@@ -84,7 +84,7 @@ static int64_t argument_bytes(const Plan *plan, const PlanTask *task, const Plan
   case PLAN_ARG_WEIGHT_FRAME: return plan->stages[task->stage].weight_frame_bytes;
   case PLAN_ARG_WORKSPACE: return task->workspace_bytes;
   case PLAN_ARG_RUNTIME: return runtime_bytes(plan, a->place, a->index);
-  default: return emit_bytes(&a->type);
+  default: return plan_bytes(&a->type);
   }
 }
 
@@ -153,7 +153,7 @@ static void add_held(Walk *w) {
   for (int i = 0; i < r->n_held; i++) {
     const PlanHeld *h = &r->held[i];
     const PlanParameter *p = &plan->parameters[h->parameter];
-    int64_t size_bytes = emit_bytes(&p->type);
+    int64_t size_bytes = plan_bytes(&p->type);
     add_always(w, h->value | (h->value_space == PP_WINDOW ? EMIT_IN_WINDOW : 0), size_bytes, p->name);
     if (!h->owned || !p->trainable || plan->generate) continue;
     add_always(w, h->gradient | (h->gradient_space == PP_WINDOW ? EMIT_IN_WINDOW : 0), size_bytes,

@@ -20,8 +20,6 @@ const char *emit_dtype(pp_dtype dtype);
 const char *emit_kind(pp_task_kind kind);
 /* "PP_ARENA", "PP_WINDOW" */
 const char *emit_space(pp_space space);
-int64_t emit_elements(const PlanType *type);
-int64_t emit_bytes(const PlanType *type);
 /* "[4, 128]"; "[]" for a scalar. */
 void emit_shape(Str *out, const PlanType *type);
 /* A C string literal, or NULL. */

@@ -1,33 +1,16 @@
 /* The plan as JSON, for tools. In: the plan. Out: plan.json: the job, stages, tasks, ranks with bytes by
  * class, actions with what they issue, transfers in their total order, parameters and kernels. Numbers
  * are those of the tables in rank_R.c, but transfers and tasks are numbered over the whole job. */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/parts.h"
 #include "compiler/base/diag.h"
+#include "compiler/base/json.h"
 
 static const char *const class_names[] = {"parameters", "gradients", "optimizer", "stashes", "transfers", "workspace"};
 _Static_assert(sizeof class_names / sizeof *class_names == PP_CLASS_COUNT, "one name per class");
-
-/* Text that is not UTF-8 (a path) is shown with replacements. */
-static json_t *text(const char *s) {
-  if (!s) return json_null();
-  json_t *j = json_string(s);
-  if (j) return j;
-  char *clean = strdup(s);
-  for (char *p = clean; *p; p++)
-    if ((unsigned char)*p >= 0x80) *p = '?';
-  j = json_string(clean);
-  free(clean);
-  return j;
-}
-
-static void set(json_t *object, const char *key, json_t *value) {
-  if (!value || json_object_set_new(object, key, value) != 0) bug("plan.json: '%s'", key);
-}
 
 static void push(json_t *array, json_t *value) {
   if (!value || json_array_append_new(array, value) != 0) bug("plan.json: an array");
@@ -59,13 +42,13 @@ static json_t *parameters(const Plan *plan) {
   for (int i = 0; i < plan->n_parameters; i++) {
     const PlanParameter *p = &plan->parameters[i];
     json_t *o = json_object();
-    set(o, "name", text(p->name));
-    set(o, "dtype", text(dtype_word(p->type.dtype)));
-    set(o, "shape", shape(&p->type));
-    set(o, "stages", ints(p->n_stages, p->stages));
-    set(o, "owner_rank", json_integer(p->owner_rank));
-    set(o, "trainable", json_boolean(p->trainable));
-    set(o, "line", text(p->line));
+    json_put(o, "name", json_text(p->name));
+    json_put(o, "dtype", json_text(dtype_word(p->type.dtype)));
+    json_put(o, "shape", shape(&p->type));
+    json_put(o, "stages", ints(p->n_stages, p->stages));
+    json_put(o, "owner_rank", json_integer(p->owner_rank));
+    json_put(o, "trainable", json_boolean(p->trainable));
+    json_put(o, "line", json_text(p->line));
     push(all, o);
   }
   return all;
@@ -76,13 +59,13 @@ static json_t *stages(const Plan *plan) {
   for (int i = 0; i < plan->n_stages; i++) {
     const PlanStage *s = &plan->stages[i];
     json_t *o = json_object();
-    set(o, "stage", json_integer(s->index));
-    set(o, "rank", json_integer(s->rank));
-    set(o, "tasks", ints(s->n_tasks, s->tasks));
-    set(o, "frame_bytes", json_integer(s->frame_bytes));
-    set(o, "weight_frame_bytes", json_integer(s->weight_frame_bytes));
-    set(o, "first_line", text(s->first_line));
-    set(o, "last_line", text(s->last_line));
+    json_put(o, "stage", json_integer(s->index));
+    json_put(o, "rank", json_integer(s->rank));
+    json_put(o, "tasks", ints(s->n_tasks, s->tasks));
+    json_put(o, "frame_bytes", json_integer(s->frame_bytes));
+    json_put(o, "weight_frame_bytes", json_integer(s->weight_frame_bytes));
+    json_put(o, "first_line", json_text(s->first_line));
+    json_put(o, "last_line", json_text(s->last_line));
     push(all, o);
   }
   return all;
@@ -93,11 +76,11 @@ static json_t *tasks(const Plan *plan) {
   for (int i = 0; i < plan->n_tasks; i++) {
     const PlanTask *t = &plan->tasks[i];
     json_t *o = json_object();
-    set(o, "name", text(t->name));
-    set(o, "kind", text(pp_task_kind_name(t->kind)));
-    set(o, "stage", json_integer(t->stage));
-    set(o, "flops", json_integer(t->flops));
-    set(o, "workspace_bytes", json_integer(t->workspace_bytes));
+    json_put(o, "name", json_text(t->name));
+    json_put(o, "kind", json_text(pp_task_kind_name(t->kind)));
+    json_put(o, "stage", json_integer(t->stage));
+    json_put(o, "flops", json_integer(t->flops));
+    json_put(o, "workspace_bytes", json_integer(t->workspace_bytes));
     push(all, o);
   }
   return all;
@@ -115,11 +98,11 @@ static json_t *actions(const PlanRank *rank) {
   for (int i = 0; i < rank->n_actions; i++) {
     const PlanAction *a = &rank->actions[i];
     json_t *o = json_object();
-    set(o, "task", json_integer(a->task));
-    set(o, "microbatch", json_integer(a->microbatch));
-    set(o, "line", text(a->line));
-    if (a->n_before) set(o, "before", transfer_ops(a->n_before, a->before));
-    if (a->n_after) set(o, "after", transfer_ops(a->n_after, a->after));
+    json_put(o, "task", json_integer(a->task));
+    json_put(o, "microbatch", json_integer(a->microbatch));
+    json_put(o, "line", json_text(a->line));
+    if (a->n_before) json_put(o, "before", transfer_ops(a->n_before, a->before));
+    if (a->n_after) json_put(o, "after", transfer_ops(a->n_after, a->after));
     push(all, o);
   }
   return all;
@@ -130,14 +113,14 @@ static json_t *ranks(const Plan *plan) {
   for (int i = 0; i < plan->n_ranks; i++) {
     const PlanRank *r = &plan->ranks[i];
     json_t *o = json_object(), *classes = json_object();
-    set(o, "rank", json_integer(r->rank));
-    set(o, "mapped_bytes", integer(r->arena_bytes + r->window_bytes));
-    set(o, "arena_bytes", integer(r->arena_bytes));
-    set(o, "window_bytes", integer(r->window_bytes));
-    for (int c = 0; c < PP_CLASS_COUNT; c++) set(classes, class_names[c], json_integer(r->class_bytes[c]));
-    set(o, "bytes", classes);
-    set(o, "peak_action", json_integer(r->peak_action));
-    set(o, "actions", actions(r));
+    json_put(o, "rank", json_integer(r->rank));
+    json_put(o, "mapped_bytes", integer(r->arena_bytes + r->window_bytes));
+    json_put(o, "arena_bytes", integer(r->arena_bytes));
+    json_put(o, "window_bytes", integer(r->window_bytes));
+    for (int c = 0; c < PP_CLASS_COUNT; c++) json_put(classes, class_names[c], json_integer(r->class_bytes[c]));
+    json_put(o, "bytes", classes);
+    json_put(o, "peak_action", json_integer(r->peak_action));
+    json_put(o, "actions", actions(r));
     push(all, o);
   }
   return all;
@@ -148,11 +131,11 @@ static json_t *transfers(const Plan *plan) {
   for (int i = 0; i < plan->n_transfers; i++) {
     const PlanTransfer *t = &plan->transfers[i];
     json_t *o = json_object();
-    set(o, "value", text(plan->values[t->value]));
-    set(o, "microbatch", json_integer(t->microbatch));
-    set(o, "from", json_integer(t->from));
-    set(o, "to", json_integer(t->to));
-    set(o, "bytes", json_integer(t->size_bytes));
+    json_put(o, "value", json_text(plan->values[t->value]));
+    json_put(o, "microbatch", json_integer(t->microbatch));
+    json_put(o, "from", json_integer(t->from));
+    json_put(o, "to", json_integer(t->to));
+    json_put(o, "bytes", json_integer(t->size_bytes));
     push(all, o);
   }
   return all;
@@ -160,45 +143,40 @@ static json_t *transfers(const Plan *plan) {
 
 static json_t *kernels(const Plan *plan) {
   json_t *all = json_array();
-  for (int i = 0; i < plan->n_kernels; i++) push(all, text(plan->kernels[i].name));
+  for (int i = 0; i < plan->n_kernels; i++) push(all, json_text(plan->kernels[i].name));
   return all;
 }
 
 static json_t *job(const Plan *plan, const char *target, const char *products) {
   json_t *o = json_object();
-  set(o, "model", text(plan->model));
-  set(o, "target", text(target));
-  set(o, "products", text(products));
-  set(o, "plan_hash", hex(plan->hash));
-  set(o, "schedule", text(plan->schedule));
-  set(o, "dtype", text(dtype_word(plan->dtype)));
-  set(o, "seed", json_sprintf("%llu", (unsigned long long)plan->seed)); /* 64 bits don't fit a JSON number */
-  set(o, "steps", json_integer(plan->steps));
-  set(o, "threads", json_integer(plan->threads));
-  set(o, "n_ranks", json_integer(plan->n_ranks));
-  set(o, "n_stages", json_integer(plan->n_stages));
-  set(o, "n_microbatches", json_integer(plan->n_microbatches));
-  set(o, "microbatch", json_integer(plan->microbatch));
-  set(o, "tokens_per_step", json_integer(plan->tokens_per_step));
-  set(o, "loss_rank", json_integer(plan->loss_rank));
-  set(o, "generate", json_boolean(plan->generate));
+  json_put(o, "model", json_text(plan->model));
+  json_put(o, "target", json_text(target));
+  json_put(o, "products", json_text(products));
+  json_put(o, "plan_hash", hex(plan->hash));
+  json_put(o, "schedule", json_text(plan->schedule));
+  json_put(o, "dtype", json_text(dtype_word(plan->dtype)));
+  json_put(o, "seed", json_sprintf("%llu", (unsigned long long)plan->seed)); /* 64 bits don't fit a JSON number */
+  json_put(o, "steps", json_integer(plan->steps));
+  json_put(o, "threads", json_integer(plan->threads));
+  json_put(o, "n_ranks", json_integer(plan->n_ranks));
+  json_put(o, "n_stages", json_integer(plan->n_stages));
+  json_put(o, "n_microbatches", json_integer(plan->n_microbatches));
+  json_put(o, "microbatch", json_integer(plan->microbatch));
+  json_put(o, "tokens_per_step", json_integer(plan->tokens_per_step));
+  json_put(o, "loss_rank", json_integer(plan->loss_rank));
+  json_put(o, "generate", json_boolean(plan->generate));
   return o;
 }
 
 void emit_plan_json(Arena *arena, const Plan *plan, const char *target, const char *products, EmitFiles *files) {
   json_t *o = job(plan, target, products);
-  set(o, "ranks", ranks(plan));
-  set(o, "stages", stages(plan));
-  set(o, "tasks", tasks(plan));
-  set(o, "transfers", transfers(plan));
-  set(o, "parameters", parameters(plan));
-  set(o, "kernels", kernels(plan));
-  char *dumped = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-  if (!dumped) bug("plan.json can't be written");
+  json_put(o, "ranks", ranks(plan));
+  json_put(o, "stages", stages(plan));
+  json_put(o, "tasks", tasks(plan));
+  json_put(o, "transfers", transfers(plan));
+  json_put(o, "parameters", parameters(plan));
+  json_put(o, "kernels", kernels(plan));
   Str out = {0};
-  str_puts(&out, dumped);
-  str_putc(&out, '\n');
-  free(dumped);
-  json_decref(o);
+  json_print(&out, o, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
   emit_add(arena, files, "plan.json", &out);
 }

@@ -235,7 +235,7 @@ static const PlanStage *make_stages(Arena *arena, int n_ranks) {
   PlanField x[] = {{"x", type_x, 0, "mlp.pp:6"}}, d[] = {{"d", type_y, 0, "mlp.pp:9"}};
   PlanStage stages[] = {
       {.index = 0, .rank = 0, .n_tasks = 4, .tasks = copy(arena, INTS(FWD_0, BWD_0, FINISH_0, UPDATE_0), 4 * sizeof(int)),
-       .n_fields = 1, .fields = COPY(x), .frame_bytes = emit_bytes(&type_x), .first_line = "mlp.pp:6", .last_line = "mlp.pp:7"},
+       .n_fields = 1, .fields = COPY(x), .frame_bytes = plan_bytes(&type_x), .first_line = "mlp.pp:6", .last_line = "mlp.pp:7"},
       {.index = 1, .rank = n_ranks - 1, .n_tasks = 5, .tasks = copy(arena, INTS(FWD_1, BWD_1, FINISH_1, DECIDE_1, UPDATE_1), 5 * sizeof(int)),
        .n_fields = 1, .fields = COPY(d), .frame_bytes = 64, .first_line = "mlp.pp:8", .last_line = "mlp.pp:9"}};
   return COPY(stages);
@@ -324,7 +324,7 @@ static const PlanRank *two_ranks(Arena *arena, const PlanTask *tasks) {
 
 static PlanTransfer transfer(int value, int microbatch, int from, const PlanType *type) {
   uint64_t here = value_place(value, microbatch);
-  return (PlanTransfer){value, microbatch, from, !from, emit_bytes(type), here, value == VALUE_CONTROL ? PLACE_VECTORS : here, PP_ARENA, value};
+  return (PlanTransfer){value, microbatch, from, !from, plan_bytes(type), here, value == VALUE_CONTROL ? PLACE_VECTORS : here, PP_ARENA, value};
 }
 
 /* --- the plan ------------------------------------------------------------------------------------------------------ */

@@ -39,7 +39,7 @@ static void emit_frame(Str *out, int stage, const char *what, const char *why, i
       str_printf(out, "  _Alignas(%d) char gap_%d[%lld];\n", PP_ALIGNMENT, i,
                  (long long)(fields[i].offset - align_up(end)));
     emit_field(out, &fields[i]);
-    end = fields[i].offset + emit_bytes(&fields[i].type);
+    end = fields[i].offset + plan_bytes(&fields[i].type);
   }
   str_puts(out, "};\n");
   str_printf(out, "_Static_assert(offsetof(struct stage_%d_%s, %s) == %lld, \"as planned\");\n", stage, what,
@@ -277,7 +277,7 @@ static void emit_check_indices(Body *b, const PlanStatement *s, int index, int64
   Str place = {0};
   emit_string(&place, s->line ? s->line : "");
   str_printf(b->out, "pp_check_indices(c, %s, %lld, %lld, %s);\n  ", b->names[index],
-             (long long)emit_elements(type_of(b, index)), (long long)rows, str_text(&place));
+             (long long)plan_elements(type_of(b, index)), (long long)rows, str_text(&place));
   str_free(&place);
 }
 
@@ -286,8 +286,8 @@ static void emit_gather(Body *b, const PlanStatement *s) {
   emit_check_indices(b, s, s->in[1], table->dims[0]);
   EmitCall call;
   start_routine(&call, b, "pp_gather", s->out[0]);
-  emit_call_arg(&call, "%lld", (long long)emit_elements(type_of(b, s->in[1])));
-  emit_call_arg(&call, "%lld", (long long)(emit_elements(table) / (table->dims[0] ? table->dims[0] : 1)));
+  emit_call_arg(&call, "%lld", (long long)plan_elements(type_of(b, s->in[1])));
+  emit_call_arg(&call, "%lld", (long long)(plan_elements(table) / (table->dims[0] ? table->dims[0] : 1)));
   emit_call_arg(&call, "%s", b->names[s->in[0]]);
   emit_call_arg(&call, "%s", b->names[s->in[1]]);
   emit_call_arg(&call, "%s", b->names[s->out[0]]);
@@ -299,8 +299,8 @@ static void emit_scatter(Body *b, const PlanStatement *s) {
   emit_check_indices(b, s, s->in[1], to->dims[0]);
   EmitCall call;
   start_routine(&call, b, "pp_scatter_add", s->out[0]);
-  emit_call_arg(&call, "%lld", (long long)emit_elements(type_of(b, s->in[1])));
-  emit_call_arg(&call, "%lld", (long long)(emit_elements(to) / (to->dims[0] ? to->dims[0] : 1)));
+  emit_call_arg(&call, "%lld", (long long)plan_elements(type_of(b, s->in[1])));
+  emit_call_arg(&call, "%lld", (long long)(plan_elements(to) / (to->dims[0] ? to->dims[0] : 1)));
   emit_call_arg(&call, "%lld", (long long)to->dims[0]);
   emit_call_arg(&call, "%s", b->names[s->in[0]]);
   emit_call_arg(&call, "%s", b->names[s->in[1]]);
@@ -312,7 +312,7 @@ static void emit_scatter(Body *b, const PlanStatement *s) {
 static void emit_accumulate(Body *b, const PlanStatement *s) {
   EmitCall call;
   start_routine(&call, b, "pp_accumulate", s->out[0]);
-  emit_call_arg(&call, "%lld", (long long)emit_elements(type_of(b, s->in[0])));
+  emit_call_arg(&call, "%lld", (long long)plan_elements(type_of(b, s->in[0])));
   emit_call_arg(&call, "%s", b->names[s->in[0]]);
   emit_call_arg(&call, "%s", b->names[s->out[0]]);
   emit_call_arg(&call, "%s", accumulates(s));
@@ -344,12 +344,12 @@ static void emit_loss(Body *b, const PlanStatement *s) {
 
 static void emit_copy(Body *b, const PlanStatement *s) {
   str_printf(b->out, "memcpy(%s, %s, %lld);", b->names[s->out[0]], b->names[s->in[0]],
-             (long long)emit_bytes(type_of(b, s->out[0])));
+             (long long)plan_bytes(type_of(b, s->out[0])));
 }
 
 static void emit_output(Body *b, const PlanStatement *s) {
   const PlanType *type = type_of(b, s->in[0]);
-  int64_t n = emit_elements(type);
+  int64_t n = plan_elements(type);
   const char *name = b->names[s->in[0]];
   if (type->dtype == PP_F64)
     str_printf(b->out, "pp_output_store(c, %d, %s, %lld);", s->index, name, (long long)n);

@@ -34,18 +34,6 @@ const char *emit_kind(pp_task_kind kind) {
 
 const char *emit_space(pp_space space) { return space == PP_WINDOW ? "PP_WINDOW" : "PP_ARENA"; }
 
-int64_t emit_elements(const PlanType *type) {
-  int64_t n = 1;
-  for (int i = 0; i < type->rank; i++) n *= type->dims[i];
-  return n;
-}
-
-int64_t emit_bytes(const PlanType *type) {
-  static const int64_t sizes[] = {4, 8, 4, 1};
-  _Static_assert(sizeof sizes / sizeof *sizes == PP_DTYPE_COUNT, "one size per dtype");
-  return emit_elements(type) * sizes[type->dtype];
-}
-
 void emit_shape(Str *out, const PlanType *type) {
   str_putc(out, '[');
   for (int i = 0; i < type->rank; i++)

@@ -7,12 +7,12 @@
  *   end - start, line + 1
  * and a transfer made - the one's before, used - made, from, to, microbatch + 1, start - the one's before,
  * end - start, value + 1, size + 1. Lines, values and sizes are numbers of lists. */
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/base/diag.h"
+#include "compiler/base/json.h"
 #include "compiler/base/map.h"
 #include "compiler/base/vec.h"
 #include "compiler/picture.h"
@@ -73,10 +73,6 @@ static uint64_t number_of_size(Numbers *n, int64_t size) {
 
 /* --- one timeline --------------------------------------------------------------------------------------------- */
 
-static void set(json_t *object, const char *key, json_t *value) {
-  if (!value || json_object_set_new(object, key, value) != 0) bug("picture: '%s'", key);
-}
-
 static json_t *text_of(Arena *arena, const char *text) { return json_string(picture_utf8(arena, text ? text : "")); }
 
 static double tick_of(const PicturePanel *p) { return p->span / TICKS; }
@@ -100,10 +96,10 @@ static void add_tasks(Arena *arena, const PicturePanel *p, json_t *o) {
   }
   json_t *counts = json_array();
   for (int r = 0; r < t->n_ranks; r++) json_array_append_new(counts, json_integer(p->first_task[r + 1] - p->first_task[r]));
-  set(o, "counts", counts);
-  set(o, "nTasks", json_integer(t->n_tasks));
-  set(o, "tasks", base64(&bytes));
-  set(o, "lines", lines.list);
+  json_put(o, "counts", counts);
+  json_put(o, "nTasks", json_integer(t->n_tasks));
+  json_put(o, "tasks", base64(&bytes));
+  json_put(o, "lines", lines.list);
   str_free(&bytes);
 }
 
@@ -127,10 +123,10 @@ static void add_transfers(Arena *arena, const PicturePanel *p, json_t *o) {
     made = m->made;
     last = start;
   }
-  set(o, "nTransfers", json_integer(t->n_transfers));
-  set(o, "transfers", base64(&bytes));
-  set(o, "values", values.list);
-  set(o, "sizes", sizes.list);
+  json_put(o, "nTransfers", json_integer(t->n_transfers));
+  json_put(o, "transfers", base64(&bytes));
+  json_put(o, "values", values.list);
+  json_put(o, "sizes", sizes.list);
   str_free(&bytes);
 }
 
@@ -152,28 +148,28 @@ static void add_memory(const PicturePanel *p, json_t *o) {
     json_array_append_new(counts, json_integer(t->memory[r].n_levels));
     json_array_append_new(peaks, json_real(t->memory[r].peak));
   }
-  set(o, "memory", base64(&bytes));
-  set(o, "levelCounts", counts);
-  set(o, "levelScale", json_real(scale));
-  set(o, "peaks", peaks);
-  set(o, "peak", json_real(p->peak));
-  set(o, "inBytes", json_boolean(t->memory_in_bytes));
+  json_put(o, "memory", base64(&bytes));
+  json_put(o, "levelCounts", counts);
+  json_put(o, "levelScale", json_real(scale));
+  json_put(o, "peaks", peaks);
+  json_put(o, "peak", json_real(p->peak));
+  json_put(o, "inBytes", json_boolean(t->memory_in_bytes));
   str_free(&bytes);
 }
 
 static json_t *panel_json(Arena *arena, const PicturePanel *p) {
   const Timeline *t = p->timeline;
   json_t *o = json_object(), *chunk = json_array();
-  set(o, "title", text_of(arena, t->title));
-  set(o, "ranks", json_integer(t->n_ranks));
-  set(o, "span", json_real(p->span));
-  set(o, "until", json_real(p->end));
-  set(o, "tick", json_real(tick_of(p)));
-  set(o, "unit", json_real(p->unit));
-  set(o, "unitName", json_string(p->unit_name));
-  set(o, "chunks", json_integer(p->n_chunks));
+  json_put(o, "title", text_of(arena, t->title));
+  json_put(o, "ranks", json_integer(t->n_ranks));
+  json_put(o, "span", json_real(p->span));
+  json_put(o, "until", json_real(p->end));
+  json_put(o, "tick", json_real(tick_of(p)));
+  json_put(o, "unit", json_real(p->unit));
+  json_put(o, "unitName", json_string(p->unit_name));
+  json_put(o, "chunks", json_integer(p->n_chunks));
   for (int s = 0; s < t->n_stages; s++) json_array_append_new(chunk, json_integer(p->chunk[s]));
-  set(o, "chunk", chunk);
+  json_put(o, "chunk", chunk);
   add_tasks(arena, p, o);
   add_transfers(arena, p, o);
   if (p->peak > 0) add_memory(p, o);
@@ -213,11 +209,11 @@ static json_t *data_json(Arena *arena, const Picture *picture) {
     json_array_append_new(kinds, json_string(kind_texts[k]));
     json_array_append_new(class_of, json_integer(picture_class((pp_task_kind)k)));
   }
-  set(o, "panels", panels);
-  set(o, "letters", letters);
-  set(o, "kinds", kinds);
-  set(o, "classOf", class_of);
-  set(o, "colors", colors_json(arena, most_chunks(picture)));
+  json_put(o, "panels", panels);
+  json_put(o, "letters", letters);
+  json_put(o, "kinds", kinds);
+  json_put(o, "classOf", class_of);
+  json_put(o, "colors", colors_json(arena, most_chunks(picture)));
   return o;
 }
 

@@ -22,6 +22,14 @@ typedef struct {
   int64_t dims[PP_MAX_RANK];
 } PlanType;
 
+static inline int64_t plan_elements(const PlanType *type) {
+  int64_t n = 1;
+  for (int i = 0; i < type->rank; i++) n *= type->dims[i];
+  return n;
+}
+
+static inline int64_t plan_bytes(const PlanType *type) { return plan_elements(type) * pp_dtype_bytes(type->dtype); }
+
 /* Attributes of an op; which ones count is stated in ops.def. */
 typedef struct {
   double value;            /* CONSTANT of a real type, ATTENTION scale */

@@ -4,14 +4,6 @@
 
 #include <math.h>
 
-static int64_t bytes_of_type(const PlanType *type) {
-  static const int sizes[] = {4, 8, 4, 1};
-  _Static_assert(sizeof sizes / sizeof *sizes == PP_DTYPE_COUNT, "one size per dtype");
-  int64_t n = sizes[type->dtype];
-  for (int i = 0; i < type->rank; i++) n *= type->dims[i];
-  return n;
-}
-
 /* --- stated ------------------------------------------------------------------------------------------ */
 
 /* The stage whose task makes what a transfer moves: that of the send's action. */
@@ -48,7 +40,7 @@ PlanCosts *plan_costs_stated(Arena *arena, const Plan *plan, const StatedCosts *
 
 static int64_t bytes_of_buffers(const PlanTask *task, int n, const int *buffers) {
   int64_t bytes = 0;
-  for (int k = 0; k < n; k++) bytes += bytes_of_type(&task->buffers[buffers[k]].type);
+  for (int k = 0; k < n; k++) bytes += plan_bytes(&task->buffers[buffers[k]].type);
   return bytes;
 }
 

@@ -3,11 +3,11 @@
  * numbers are those of the emitted programs; a parameter is counted once, its copies as bytes of ranks. */
 #include "compiler/report.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/base/diag.h"
+#include "compiler/base/json.h"
 #include "compiler/base/vec.h"
 
 static const char *const class_names[] = {"parameters", "gradients", "optimizer", "stashes", "transfers", "workspace"};
@@ -15,16 +15,10 @@ _Static_assert(sizeof class_names / sizeof *class_names == PP_CLASS_COUNT, "one 
 
 static const char *const dtype_names[] = {"f32", "f64", "i32", "bool"};
 
-static int64_t elements(const PlanType *type) {
-  int64_t n = 1;
-  for (int i = 0; i < type->rank; i++) n *= type->dims[i];
-  return n;
-}
-
 static int64_t parameter_count(const Plan *plan, bool trainable_only) {
   int64_t n = 0;
   for (int i = 0; i < plan->n_parameters; i++)
-    if (!trainable_only || plan->parameters[i].trainable) n += elements(&plan->parameters[i].type);
+    if (!trainable_only || plan->parameters[i].trainable) n += plan_elements(&plan->parameters[i].type);
   return n;
 }
 
@@ -210,22 +204,6 @@ void report_text(const Plan *plan, Str *out) {
 
 /* --- JSON ---------------------------------------------------------------------------------------------- */
 
-static void set(json_t *object, const char *key, json_t *value) {
-  if (!value || json_object_set_new(object, key, value) != 0) bug("report: '%s'", key);
-}
-
-/* Paths may hold bytes that are no UTF-8; these are shown as '?'. */
-static json_t *text(const char *s) {
-  json_t *j = json_string(s ? s : "");
-  if (j) return j;
-  char *clean = strdup(s);
-  for (char *c = clean; *c; c++)
-    if ((unsigned char)*c >= 0x80) *c = '?';
-  j = json_string(clean);
-  free(clean);
-  return j;
-}
-
 /* Ranks of more actions than these don't list them. */
 enum { MANY_ACTIONS = 10000 };
 
@@ -240,20 +218,20 @@ static json_t *json_ranks(const Plan *plan) {
   for (int i = 0; i < plan->n_ranks; i++) {
     const PlanRank *r = &plan->ranks[i];
     json_t *o = json_object(), *classes = json_object(), *stages = json_array();
-    for (int c = 0; c < PP_CLASS_COUNT; c++) set(classes, class_names[c], json_integer(r->class_bytes[c]));
+    for (int c = 0; c < PP_CLASS_COUNT; c++) json_put(classes, class_names[c], json_integer(r->class_bytes[c]));
     for (int s = 0; s < plan->n_stages_; s++)
       if (plan->stages[s].rank == r->rank) json_array_append_new(stages, json_integer(s));
-    set(o, "rank", json_integer(r->rank));
-    set(o, "stages", stages);
-    set(o, "actions", json_integer(r->n_actions));
-    set(o, "bytes", classes);
-    set(o, "arena_bytes", json_integer((json_int_t)r->arena_bytes));
-    set(o, "window_bytes", json_integer((json_int_t)r->window_bytes));
-    set(o, "mapped_bytes", json_integer(mapped_bytes(r)));
-    set(o, "peak_action", json_integer(r->peak_action));
-    set(o, "peak_bytes", json_integer(r->peak_bytes));
-    set(o, "stash_bytes", json_integer(r->stash_bytes));
-    if (r->n_actions <= MANY_ACTIONS) set(o, "live_bytes", json_live(r));
+    json_put(o, "rank", json_integer(r->rank));
+    json_put(o, "stages", stages);
+    json_put(o, "actions", json_integer(r->n_actions));
+    json_put(o, "bytes", classes);
+    json_put(o, "arena_bytes", json_integer((json_int_t)r->arena_bytes));
+    json_put(o, "window_bytes", json_integer((json_int_t)r->window_bytes));
+    json_put(o, "mapped_bytes", json_integer(mapped_bytes(r)));
+    json_put(o, "peak_action", json_integer(r->peak_action));
+    json_put(o, "peak_bytes", json_integer(r->peak_bytes));
+    json_put(o, "stash_bytes", json_integer(r->stash_bytes));
+    if (r->n_actions <= MANY_ACTIONS) json_put(o, "live_bytes", json_live(r));
     json_array_append_new(all, o);
   }
   return all;
@@ -267,18 +245,18 @@ static json_t *json_transfers(const Plan *plan) {
   for (int i = 0; i < n; i++) {
     json_t *v = json_object();
     total += routes[i].n * routes[i].bytes;
-    set(v, "value", text(plan->values[routes[i].value]));
-    set(v, "id", json_integer(routes[i].value));
-    set(v, "from", json_integer(routes[i].from));
-    set(v, "to", json_integer(routes[i].to));
-    set(v, "count", json_integer(routes[i].n));
-    set(v, "size_bytes", json_integer(routes[i].bytes));
+    json_put(v, "value", json_text(plan->values[routes[i].value]));
+    json_put(v, "id", json_integer(routes[i].value));
+    json_put(v, "from", json_integer(routes[i].from));
+    json_put(v, "to", json_integer(routes[i].to));
+    json_put(v, "count", json_integer(routes[i].n));
+    json_put(v, "size_bytes", json_integer(routes[i].bytes));
     json_array_append_new(values, v);
   }
   free(routes);
-  set(o, "count", json_integer(plan->n_transfers));
-  set(o, "bytes", json_integer(total));
-  set(o, "values", values);
+  json_put(o, "count", json_integer(plan->n_transfers));
+  json_put(o, "bytes", json_integer(total));
+  json_put(o, "values", values);
   return o;
 }
 
@@ -287,14 +265,14 @@ static json_t *json_stages(const Plan *plan) {
   for (int s = 0; s < plan->n_stages_; s++) {
     const PlanStage *stage = &plan->stages[s];
     json_t *o = json_object();
-    set(o, "stage", json_integer(s));
-    set(o, "rank", json_integer(stage->rank));
-    set(o, "frame_bytes", json_integer(stage->frame_bytes));
-    set(o, "weight_frame_bytes", json_integer(stage->weight_frame_bytes));
-    set(o, "stash_bytes", json_integer(stage->stash_bytes));
-    set(o, "weight_stash_bytes", json_integer(stage->weight_stash_bytes));
-    set(o, "first_line", text(stage->first_line));
-    set(o, "last_line", text(stage->last_line));
+    json_put(o, "stage", json_integer(s));
+    json_put(o, "rank", json_integer(stage->rank));
+    json_put(o, "frame_bytes", json_integer(stage->frame_bytes));
+    json_put(o, "weight_frame_bytes", json_integer(stage->weight_frame_bytes));
+    json_put(o, "stash_bytes", json_integer(stage->stash_bytes));
+    json_put(o, "weight_stash_bytes", json_integer(stage->weight_stash_bytes));
+    json_put(o, "first_line", json_text(stage->first_line ? stage->first_line : ""));
+    json_put(o, "last_line", json_text(stage->last_line ? stage->last_line : ""));
     json_array_append_new(all, o);
   }
   return all;
@@ -302,27 +280,22 @@ static json_t *json_stages(const Plan *plan) {
 
 void report_json(const Plan *plan, Str *out) {
   json_t *o = json_object();
-  set(o, "model", text(plan->model));
-  set(o, "schedule", text(plan->schedule));
-  set(o, "dtype", text(dtype_names[plan->dtype]));
-  set(o, "verdict", text("proved"));
-  set(o, "parameters", json_integer(parameter_count(plan, false)));
-  set(o, "trained_parameters", json_integer(parameter_count(plan, true)));
-  set(o, "tensors", json_integer(plan->n_parameters));
-  set(o, "steps", json_integer(plan->steps));
-  set(o, "microbatch", json_integer(plan->microbatch));
-  set(o, "microbatches", json_integer(plan->n_microbatches));
-  set(o, "samples_per_step", json_integer((json_int_t)plan->microbatch * plan->n_microbatches));
-  set(o, "tokens_per_step", json_integer(plan->tokens_per_step));
-  set(o, "product_flops_per_step", json_integer(loop_flops(plan)));
-  set(o, "stages", json_stages(plan));
-  set(o, "ranks", json_ranks(plan));
-  set(o, "transfers", json_transfers(plan));
-  set(o, "plan_hash", json_sprintf("%016llx", (unsigned long long)plan->hash));
-  char *dump = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-  json_decref(o);
-  if (!dump) bug("report: JSON");
-  str_puts(out, dump);
-  str_putc(out, '\n');
-  free(dump);
+  json_put(o, "model", json_text(plan->model));
+  json_put(o, "schedule", json_text(plan->schedule));
+  json_put(o, "dtype", json_text(dtype_names[plan->dtype]));
+  json_put(o, "verdict", json_text("proved"));
+  json_put(o, "parameters", json_integer(parameter_count(plan, false)));
+  json_put(o, "trained_parameters", json_integer(parameter_count(plan, true)));
+  json_put(o, "tensors", json_integer(plan->n_parameters));
+  json_put(o, "steps", json_integer(plan->steps));
+  json_put(o, "microbatch", json_integer(plan->microbatch));
+  json_put(o, "microbatches", json_integer(plan->n_microbatches));
+  json_put(o, "samples_per_step", json_integer((json_int_t)plan->microbatch * plan->n_microbatches));
+  json_put(o, "tokens_per_step", json_integer(plan->tokens_per_step));
+  json_put(o, "product_flops_per_step", json_integer(loop_flops(plan)));
+  json_put(o, "stages", json_stages(plan));
+  json_put(o, "ranks", json_ranks(plan));
+  json_put(o, "transfers", json_transfers(plan));
+  json_put(o, "plan_hash", json_sprintf("%016llx", (unsigned long long)plan->hash));
+  json_print(out, o, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
 }

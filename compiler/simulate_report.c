@@ -1,12 +1,11 @@
 /* In: a simulation. Out: what `ppc simulate` prints: step time and bubble, a line for each rank, the critical
  * path. A stretch of the path on one rank is one line for people; the JSON has every action of it. */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/base/diag.h"
+#include "compiler/base/json.h"
 #include "compiler/chart.h"
 #include "compiler/simulate.h"
 #include "compiler/tasks.h"
@@ -17,21 +16,6 @@ static double bubble_of(const Simulation *s, int r) { return fmax(0, s->timeline
 static const char *const from_names[] = {"stated", "estimated", "measured"};
 
 /* --- JSON --------------------------------------------------------------------------------------------- */
-
-static void set(json_t *object, const char *key, json_t *value) {
-  if (!value || json_object_set_new(object, key, value) != 0) bug("simulate: '%s'", key);
-}
-
-/* What is no UTF-8 in it is shown as '?'. */
-static json_t *text(const char *s) {
-  json_t *j = json_string(s);
-  if (j) return j;
-  Str clean = {0};
-  for (; *s; s++) str_putc(&clean, (unsigned char)*s < 0x80 ? *s : '?');
-  j = json_string(str_text(&clean));
-  str_free(&clean);
-  return j;
-}
 
 static json_t *number(double x) {
   return x == (double)(int64_t)x && x < 1e15 ? json_integer((json_int_t)x) : json_real(x);
@@ -50,7 +34,7 @@ static json_t *json_costs(const StatedCosts *costs) {
   for (int k = 0; k < COST_KEY_COUNT; k++) {
     bool derived = k == COST_BACKWARD || k == COST_PAIR;
     if (derived && costs->of[k].n == 0) continue; /* sums of the others */
-    set(o, costs_key_name((CostKey)k), json_cost(&costs->of[k], k == COST_TRANSFER ? 0 : 1));
+    json_put(o, costs_key_name((CostKey)k), json_cost(&costs->of[k], k == COST_TRANSFER ? 0 : 1));
   }
   return o;
 }
@@ -58,30 +42,30 @@ static json_t *json_costs(const StatedCosts *costs) {
 static json_t *json_rank(const Simulation *s, const SimulateView *view, int r) {
   const SimulateRank *rank = &s->ranks[r];
   json_t *o = json_object();
-  set(o, "rank", json_integer(r));
-  set(o, "actions", json_integer(rank->n_actions));
-  set(o, "start", number(rank->start));
-  set(o, "end", number(rank->end));
-  set(o, "work", number(rank->work));
-  set(o, "bubble", number(bubble_of(s, r)));
-  set(o, "peak_live", json_integer(rank->peak_live));
-  set(o, "peak_live_weight_held", json_integer(rank->peak_live_weight_held));
+  json_put(o, "rank", json_integer(r));
+  json_put(o, "actions", json_integer(rank->n_actions));
+  json_put(o, "start", number(rank->start));
+  json_put(o, "end", number(rank->end));
+  json_put(o, "work", number(rank->work));
+  json_put(o, "bubble", number(bubble_of(s, r)));
+  json_put(o, "peak_live", json_integer(rank->peak_live));
+  json_put(o, "peak_live_weight_held", json_integer(rank->peak_live_weight_held));
   if (!view->plan) return o;
   const PlanRank *planned = &view->plan->ranks[r];
-  set(o, "peak_bytes", json_integer(planned->peak_bytes));
-  set(o, "mapped_bytes", json_integer((json_int_t)(planned->arena_bytes + planned->window_bytes)));
+  json_put(o, "peak_bytes", json_integer(planned->peak_bytes));
+  json_put(o, "mapped_bytes", json_integer((json_int_t)(planned->arena_bytes + planned->window_bytes)));
   return o;
 }
 
 static json_t *json_task(const TimelineTask *t) {
   json_t *o = json_object();
-  set(o, "rank", json_integer(t->rank));
-  set(o, "kind", text(pp_task_kind_name(t->kind)));
-  set(o, "stage", json_integer(t->stage));
-  if (t->microbatch >= 0) set(o, "microbatch", json_integer(t->microbatch));
-  set(o, "start", number(t->start));
-  set(o, "end", number(t->end));
-  if (t->line) set(o, "line", text(t->line));
+  json_put(o, "rank", json_integer(t->rank));
+  json_put(o, "kind", json_text(pp_task_kind_name(t->kind)));
+  json_put(o, "stage", json_integer(t->stage));
+  if (t->microbatch >= 0) json_put(o, "microbatch", json_integer(t->microbatch));
+  json_put(o, "start", number(t->start));
+  json_put(o, "end", number(t->end));
+  if (t->line) json_put(o, "line", json_text(t->line));
   return o;
 }
 
@@ -90,9 +74,9 @@ static json_t *json_tasks(const SimulateView *view) {
   for (int i = 0; i < view->plan->n_tasks; i++) {
     const PlanTask *task = &view->plan->tasks[i];
     json_t *o = json_object();
-    set(o, "stage", json_integer(task->stage));
-    set(o, "kind", text(pp_task_kind_name(task->kind)));
-    set(o, "cost", number(view->costs->tasks[i]));
+    json_put(o, "stage", json_integer(task->stage));
+    json_put(o, "kind", json_text(pp_task_kind_name(task->kind)));
+    json_put(o, "cost", number(view->costs->tasks[i]));
     json_array_append_new(all, o);
   }
   return all;
@@ -102,17 +86,17 @@ static json_t *json_tasks(const SimulateView *view) {
 static json_t *json_plan_costs(const SimulateView *view) {
   const PlanCosts *costs = view->costs;
   json_t *o = costs->from == COSTS_STATED ? json_costs(costs->stated) : json_object();
-  set(o, "from", text(from_names[costs->from]));
+  json_put(o, "from", json_text(from_names[costs->from]));
   if (costs->from == COSTS_ESTIMATED) {
-    set(o, "flops", number(costs->machine.flops));
-    set(o, "bandwidth", number(costs->machine.bandwidth));
-    set(o, "link", number(costs->machine.link));
+    json_put(o, "flops", number(costs->machine.flops));
+    json_put(o, "bandwidth", number(costs->machine.bandwidth));
+    json_put(o, "link", number(costs->machine.link));
   }
   if (costs->from == COSTS_MEASURED) {
-    set(o, "trace", text(costs->trace));
-    set(o, "measured_step_time", number(costs->measured_step));
+    json_put(o, "trace", json_text(costs->trace));
+    json_put(o, "measured_step_time", number(costs->measured_step));
   }
-  set(o, "tasks", json_tasks(view));
+  json_put(o, "tasks", json_tasks(view));
   return o;
 }
 
@@ -121,29 +105,24 @@ void simulate_report_json(const Simulation *s, const SimulateView *view, Str *ou
   json_t *o = json_object(), *ranks = json_array(), *path = json_array();
   for (int r = 0; r < t->n_ranks; r++) json_array_append_new(ranks, json_rank(s, view, r));
   for (int i = 0; i < s->n_path; i++) json_array_append_new(path, json_task(&t->tasks[s->path[i]]));
-  if (view->plan) set(o, "model", text(view->plan->model));
-  set(o, "schedule", text(view->schedule));
-  set(o, "n_ranks", json_integer(t->n_ranks));
-  set(o, "stages", json_integer(t->n_stages));
-  set(o, "microbatches", json_integer(t->n_microbatches));
+  if (view->plan) json_put(o, "model", json_text(view->plan->model));
+  json_put(o, "schedule", json_text(view->schedule));
+  json_put(o, "n_ranks", json_integer(t->n_ranks));
+  json_put(o, "stages", json_integer(t->n_stages));
+  json_put(o, "microbatches", json_integer(t->n_microbatches));
   if (view->verdict) {
-    set(o, "verdict", text(view->verdict));
-    set(o, "transfers", json_integer(view->n_transfers));
+    json_put(o, "verdict", json_text(view->verdict));
+    json_put(o, "transfers", json_integer(view->n_transfers));
   }
-  set(o, "costs", view->plan ? json_plan_costs(view) : json_costs(view->stated));
-  if (t->in_seconds) set(o, "unit", text("seconds"));
-  set(o, "step_time", number(t->step_time));
-  set(o, "bubble", number(t->bubble));
-  set(o, "bubble_rate", number(t->bubble_rate));
-  set(o, "ranks", ranks);
-  set(o, "critical_path", path);
+  json_put(o, "costs", view->plan ? json_plan_costs(view) : json_costs(view->stated));
+  if (t->in_seconds) json_put(o, "unit", json_text("seconds"));
+  json_put(o, "step_time", number(t->step_time));
+  json_put(o, "bubble", number(t->bubble));
+  json_put(o, "bubble_rate", number(t->bubble_rate));
+  json_put(o, "ranks", ranks);
+  json_put(o, "critical_path", path);
   /* 15 digits: 18.522 stays 18.522. */
-  char *dump = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15));
-  json_decref(o);
-  if (!dump) bug("simulate: JSON");
-  str_puts(out, dump);
-  str_putc(out, '\n');
-  free(dump);
+  json_print(out, o, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15));
 }
 
 /* --- text --------------------------------------------------------------------------------------------- */

@@ -8,6 +8,8 @@ enum { PP_ALIGNMENT = 64, PP_MAX_RANK = 8 };
 
 typedef enum { PP_F32, PP_F64, PP_I32, PP_BOOL, PP_DTYPE_COUNT } pp_dtype; /* bool: one byte, 0 or 1 */
 
+static inline int pp_dtype_bytes(pp_dtype dtype) { return dtype == PP_F64 ? 8 : dtype == PP_BOOL ? 1 : 4; }
+
 /* Kinds of task. The loop's tasks have a microbatch; the others run once a step, with microbatch -1. */
 typedef enum {
   PP_FWD,

@@ -150,10 +150,10 @@ static int level_of(const Nest *nest, int64_t n) {
 }
 
 static void collect_roots(Emit *e, Nest *nest, const bool *done, bool full_only) {
-  int64_t size = elements(output_type(e, nest->lead));
+  int64_t size = plan_elements(output_type(e, nest->lead));
   nest->n = 0;
   for (int o = 0; o < e->k->n_outputs; o++) {
-    int64_t n = elements(output_type(e, o));
+    int64_t n = plan_elements(output_type(e, o));
     int level = level_of(nest, n);
     if (done[o] || level < 0 || (full_only && n != size)) continue;
     if (n == size) level = nest->groups.n;
@@ -187,7 +187,7 @@ static int64_t n_columns(const Emit *e, const PlanNode *n, int *out_axes) {
   int64_t columns = 1;
   *out_axes = 0;
   for (int i = t->rank - 1; i >= 0 && !kernel_is_reduced(n, i); i--) columns *= t->dims[i], ++*out_axes;
-  int64_t reduced = elements(t) / elements(&n->type);
+  int64_t reduced = plan_elements(t) / plan_elements(&n->type);
   return columns > 1 && reduced > 1 ? columns : 0;
 }
 
@@ -309,7 +309,7 @@ static void print_columns(Emit *e, int lead, bool *done) {
     if (done[o] || !is_column_output(e, o, &axes) || !kernel_same_space(e, v, w)) continue;
     c.outputs[c.n++] = o;
     done[o] = true;
-    if (element_bytes(output_type(e, o)->dtype) > largest) largest = 8;
+    if (pp_dtype_bytes(output_type(e, o)->dtype) > largest) largest = 8;
   }
   int64_t most = COLUMN_BYTES / 16 / largest / c.n / 16 * 16, blocks = (c.columns + most - 1) / most;
   c.width = ((c.columns + blocks - 1) / blocks + 15) / 16 * 16; /* blocks of nearly one width */
@@ -325,7 +325,7 @@ static void print_randoms(Emit *e) {
   for (int v = k->n_inputs; v < k->n_inputs + k->n_nodes; v++) {
     const PlanNode *n = node_of(e, v);
     if (n->op != PLAN_OP_RANDOM) continue;
-    int64_t count = elements(&n->type);
+    int64_t count = plan_elements(&n->type);
     for (int o = 0; o < k->n_outputs && !e->random[v]; o++)
       if (k->outputs[o] == v) e->random[v] = e->names[k->n_inputs + o], e->random_output[o] = true;
     if (!e->random[v]) {
@@ -347,7 +347,7 @@ static void print_outputs(Emit *e) {
   for (;;) {
     int lead = -1;
     for (int o = 0; o < e->k->n_outputs; o++)
-      if (!done[o] && (lead < 0 || elements(output_type(e, o)) > elements(output_type(e, lead)))) lead = o;
+      if (!done[o] && (lead < 0 || plan_elements(output_type(e, o)) > plan_elements(output_type(e, lead)))) lead = o;
     if (lead < 0) return;
     print_nest(e, lead, done);
   }
@@ -369,7 +369,7 @@ static void check_in_place(const Emit *e) {
   const PlanKernel *k = e->k;
   for (int i = 0; i < k->n_in_place; i++) {
     const PlanType *out = output_type(e, k->in_place[2 * i]), *in = type_of(e, k->in_place[2 * i + 1]);
-    if (elements(out) != elements(in) || out->dtype != in->dtype) bug("kernel %s: pair %d can't be one buffer", k->name, i);
+    if (plan_elements(out) != plan_elements(in) || out->dtype != in->dtype) bug("kernel %s: pair %d can't be one buffer", k->name, i);
   }
   for (int v = k->n_inputs; k->n_in_place && v < k->n_inputs + k->n_nodes; v++)
     if (kernel_ops[node_of(e, v)->op].class == CLASS_REDUCE) bug("kernel %s: a reduction and outputs in place", k->name);

@@ -94,13 +94,6 @@ static inline const PlanNode *node_of(const Emit *e, int v) { return &e->k->node
 static inline const PlanType *type_of(const Emit *e, int v) {
   return is_input(e, v) ? &e->k->inputs[v] : &node_of(e, v)->type;
 }
-static inline int64_t elements(const PlanType *t) {
-  int64_t n = 1;
-  for (int i = 0; i < t->rank; i++) n *= t->dims[i];
-  return n;
-}
-static inline int element_bytes(pp_dtype d) { return d == PP_F64 ? 8 : d == PP_BOOL ? 1 : 4; }
-
 /* --- kernel_scope.c: text goes into scopes, one for each open loop and condition -------------------- */
 
 Scope *kernel_open_scope(Emit *e, bool is_condition);

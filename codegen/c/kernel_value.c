@@ -219,7 +219,7 @@ void kernel_choose_buffers(Emit *e) {
     for (int j = 0; j < i; j++) {
       const Costly *b = &e->costly.at[j];
       if (a->node != b->node || a->loop == b->loop || a->extent != b->extent || a->coef != b->coef || !index_equal(a->base, b->base)) continue;
-      int64_t bytes = a->extent * element_bytes(type_of(e, a->node)->dtype);
+      int64_t bytes = a->extent * pp_dtype_bytes(type_of(e, a->node)->dtype);
       if (e->buffer_bytes + bytes > BUFFER_BYTES) break;
       e->buffer_bytes += bytes;
       e->buffered[a->node] = true;
@@ -233,7 +233,7 @@ void kernel_choose_buffers(Emit *e) {
 static Val evaluate_map(Emit *e, int v, const Index *index) {
   const PlanNode *n = node_of(e, v);
   Index linear = index_linear(&e->space, n->type.rank, n->type.dims, index);
-  bool costly = is_costly(n->op) && elements(&n->type) > 1;
+  bool costly = is_costly(n->op) && plan_elements(&n->type) > 1;
   Buffer *kept = find_buffer(e, v, linear);
   if (kept) return read_buffer(e, v, kept);
   const char *in[3];
