@@ -52,6 +52,7 @@ typedef struct {
   Loc caller;          /* of the outermost call inside `rank`, when different; line 0 else */
 } ScheduledAction;
 typedef VEC(ScheduledAction) ScheduledActions;
+enum { SCHEDULE_MAX_ACTIONS = 1 << 21 }; /* the passes keep about 1 KB for each */
 /* May run several times, for different numbers. */
 bool program_run_schedule(Program *program, int ranks, int stages, int microbatches, ScheduledActions *out);
 bool program_is_spent(Program *program);    /* its budget, or that of its errors: it won't run again */

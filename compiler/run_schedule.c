@@ -16,9 +16,6 @@ static pp_task_kind action_kind(const char *name) {
   return strcmp(name, "bwd_input") == 0 ? PP_BWD_INPUT : PP_BWD_WEIGHT;
 }
 
-/* The passes keep about 1 KB for each. */
-enum { MAX_ACTIONS = 1 << 21 };
-
 static Loc batch_loc(const Program *p) {
   if (!p->train) return (Loc){0};
   const AstTrainEntry *entry = ast_train_find(p->train, "batch");
@@ -78,10 +75,10 @@ BUILTIN(action) {
     return POISON;
   }
   ScheduledActions *out = e->schedule_run.out;
-  if (out->n >= MAX_ACTIONS)
+  if (out->n >= SCHEDULE_MAX_ACTIONS)
     return eval_fatal(e, call->loc,
                       "this schedule has more than %d actions (on rank %d)",
-                      MAX_ACTIONS, e->schedule_run.rank),
+                      SCHEDULE_MAX_ACTIONS, e->schedule_run.rank),
            POISON;
   VEC_PUSH(e->arena, out,
            ((ScheduledAction){.rank = e->schedule_run.rank,

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BYTES = 64 << 20, MAX_ACTIONS = 1 << 21, MAX_TRANSFERS = 1 << 22, MAX_ROWS = 1 << 16, MAX_DIGITS = 9, SHOWN = 40 };
+enum { MAX_BYTES = 64 << 20, MAX_TRANSFERS = 1 << 22, MAX_ROWS = 1 << 16, MAX_DIGITS = 9, SHOWN = 40 };
 
 typedef enum { CELL_ACTION, CELL_TRANSFER, CELL_SHARDING } CellKind;
 
@@ -277,7 +277,7 @@ static bool take_cell(Reader *r, Piece *rest, Piece *out_cell, bool *out_more) {
 }
 
 static bool is_full(Reader *r, Loc loc) {
-  if (r->csv->actions.n > MAX_ACTIONS) diag_error(r->diag, loc, "this schedule has more than %d actions", MAX_ACTIONS), r->full = true;
+  if (r->csv->actions.n > SCHEDULE_MAX_ACTIONS) diag_error(r->diag, loc, "this schedule has more than %d actions", SCHEDULE_MAX_ACTIONS), r->full = true;
   else if (r->csv->transfers.n > MAX_TRANSFERS) diag_error(r->diag, loc, "this schedule states more than %d ends of transfers", MAX_TRANSFERS), r->full = true;
   return r->full;
 }

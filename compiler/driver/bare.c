@@ -10,8 +10,7 @@
 #include "compiler/stated.h"
 #include "dsl/load.h"
 
-/* As many actions as a schedule may have. */
-enum { MAX_CHUNKS = 16, MAX_ACTIONS = 1 << 21 };
+enum { MAX_CHUNKS = 16 };
 
 typedef enum { FILE_BROKEN, FILE_OF_SCHEDULES, FILE_MODEL } FileKind;
 
@@ -41,9 +40,9 @@ bool bare_refuse_options(Diag *diag, const Options *o) {
 
 /* The checks need room for each. */
 static bool check_size(Diag *diag, const ScheduleJob *job) {
-  if ((int64_t)job->n_stages * job->n_microbatches <= MAX_ACTIONS) return true;
+  if ((int64_t)job->n_stages * job->n_microbatches <= SCHEDULE_MAX_ACTIONS) return true;
   diag_error(diag, job->schedule, "%d stages of %d microbatches are more actions than %d", job->n_stages,
-             job->n_microbatches, MAX_ACTIONS);
+             job->n_microbatches, SCHEDULE_MAX_ACTIONS);
   return false;
 }
 

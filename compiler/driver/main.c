@@ -344,12 +344,6 @@ static void install_fault_handler(void) {
 
 /* --- main ------------------------------------------------------------------------------------------------------------------ */
 
-static bool wants_color(ColorMode mode) {
-  if (mode != COLOR_AUTO) return mode == COLOR_ALWAYS;
-  const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-  return isatty(2) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
-}
-
 static int run_command(const Driver *d) {
   static int (*const commands[])(const Driver *) = {check, compile, run, dump, simulate, fmt};
   _Static_assert(sizeof commands / sizeof *commands == COMMAND_COUNT, "one function per command");
@@ -365,7 +359,7 @@ int main(int argc, char **argv) {
   Driver d = {.arena = arena_create(), .diag = diag_create(), .options = &options};
   int status = options_parse(d.arena, argc, argv, &options);
   if (status == STATUS_FINE && options.command < COMMAND_COUNT) {
-    diag_set_color(d.diag, wants_color(options.color));
+    diag_set_color(d.diag, options_want_color(&options, STDERR_FILENO));
     status = run_command(&d);
   }
   if (fflush(stdout) != 0 || ferror(stdout)) {

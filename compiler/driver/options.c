@@ -613,3 +613,9 @@ int options_parse(Arena *arena, int argc, char **argv, Options *out_options) {
   if (status == STATUS_FINE) finish(&p);
   return status;
 }
+
+bool options_want_color(const Options *options, int fd) {
+  if (options->color != COLOR_AUTO) return options->color == COLOR_ALWAYS;
+  const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+  return isatty(fd) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
+}

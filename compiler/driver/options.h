@@ -62,4 +62,7 @@ enum { STATUS_FINE = 0, STATUS_INPUT = 1, STATUS_USAGE = 2, STATUS_FAULT = 3, ST
  * of argv, or in the arena. */
 int options_parse(Arena *arena, int argc, char **argv, Options *out_options);
 
+/* Is what goes to `fd` to be coloured: as --color says, else on a terminal unless NO_COLOR or TERM=dumb object. */
+bool options_want_color(const Options *options, int fd);
+
 #endif

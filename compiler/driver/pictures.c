@@ -2,16 +2,22 @@
 #include "compiler/driver/pictures.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "compiler/driver/output.h"
 #include "compiler/picture.h"
 #include "compiler/schedule_csv.h"
-#include "compiler/trace_read.h"
 
-static const Timeline *read_measured(Arena *arena, const char *path, Str *error) {
+const Trace *pictures_read_trace(Arena *arena, const char *path, Str *out_error) {
   size_t size = 0;
-  const char *text = output_read_file(arena, path, &size, error);
-  const Trace *trace = text ? trace_read(arena, path, text, size, error) : NULL;
+  const char *text = output_read_file(arena, path, &size, out_error);
+  return text ? trace_read(arena, path, text, size, out_error) : NULL;
+}
+
+/* The trace of the costs often is the one to draw too. */
+static const Timeline *read_measured(Arena *arena, const Options *o, const Trace *of_costs, Str *error) {
+  bool known = of_costs && strcmp(o->trace, o->trace_costs) == 0;
+  const Trace *trace = known ? of_costs : pictures_read_trace(arena, o->trace, error);
   return trace ? trace_timeline(arena, trace) : NULL;
 }
 
@@ -62,13 +68,13 @@ static bool draw(Arena *arena, const Options *o, const Timeline *const *timeline
   return fine;
 }
 
-bool pictures_write(Arena *arena, const Options *o, const Timeline *predicted) {
+bool pictures_write(Arena *arena, const Options *o, const Timeline *predicted, const Trace *of_costs) {
   const Timeline *timelines[2] = {predicted, NULL};
   int n = 1;
   Str error = {0};
   bool fine = are_apart(o, &error);
   if (fine && o->trace) {
-    timelines[n++] = read_measured(arena, o->trace, &error);
+    timelines[n++] = read_measured(arena, o, of_costs, &error);
     fine = timelines[1] && fits(predicted, timelines[1], o->trace, &error);
   }
   fine = fine && draw(arena, o, timelines, n, &error);

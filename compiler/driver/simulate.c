@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "compiler/driver/bare.h"
-#include "compiler/driver/output.h"
 #include "compiler/driver/pictures.h"
 #include "compiler/driver/pipeline.h"
 #include "compiler/driver/simulate.h"
@@ -19,6 +18,7 @@ typedef struct {
   Diag *diag;
   const Options *options;
   SimulateView view;
+  const Trace *trace; /* of --costs; null: costs aren't measured */
 } Run;
 
 /* --- how it is shown ------------------------------------------------------------------------------------- */
@@ -30,12 +30,6 @@ static int terminal_columns(void) {
   const char *columns = getenv("COLUMNS");
   int n = columns ? atoi(columns) : 0;
   return n >= 20 && n <= 1000 ? n : OTHERWISE;
-}
-
-static bool wants_color(ColorMode mode) {
-  if (mode != COLOR_AUTO) return mode == COLOR_ALWAYS;
-  const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-  return isatty(STDOUT_FILENO) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
 }
 
 static int show(const Run *c, const Simulation *s) {
@@ -72,14 +66,12 @@ static const Simulation *simulate_schedule(Run *c) {
 
 /* --- of a model ------------------------------------------------------------------------------------------- */
 
-static const PlanCosts *measured_costs(const Run *c, const Plan *plan, Machine machine) {
+static const PlanCosts *measured_costs(Run *c, const Plan *plan, Machine machine) {
   Str error = {0};
-  size_t size = 0;
   const char *name = c->options->trace_costs;
   const PlanCosts *costs = NULL;
-  const char *text = output_read_file(c->arena, name, &size, &error);
-  const Trace *trace = text ? trace_read(c->arena, name, text, size, &error) : NULL;
-  const TraceCosts *measured = trace ? trace_costs(c->arena, trace) : NULL;
+  c->trace = pictures_read_trace(c->arena, name, &error);
+  const TraceCosts *measured = c->trace ? trace_costs(c->arena, c->trace) : NULL;
   if (measured) costs = plan_costs_measured(c->arena, plan, measured, name, machine, &error);
   if (costs && strcmp(measured->model, plan->model) != 0)
     diag_warning(c->diag, (Loc){0}, "%s is a trace of %s, not of %s", name, measured->model, plan->model);
@@ -91,7 +83,7 @@ static const PlanCosts *measured_costs(const Run *c, const Plan *plan, Machine m
   return costs;
 }
 
-static const PlanCosts *choose_costs(const Run *c, const Plan *plan) {
+static const PlanCosts *choose_costs(Run *c, const Plan *plan) {
   const Options *o = c->options;
   Machine machine = {o->flops, o->bandwidth, o->link};
   if (o->trace_costs) return measured_costs(c, plan, machine);
@@ -122,10 +114,10 @@ static const Simulation *simulate_model(Run *c) {
 int simulate_command(Arena *arena, Diag *diag, const Options *options) {
   Run c = {.arena = arena, .diag = diag, .options = options};
   c.view.columns = terminal_columns();
-  c.view.color = wants_color(options->color);
+  c.view.color = options_want_color(options, STDOUT_FILENO);
   const Simulation *s = bare_is_wanted(options) ? simulate_schedule(&c) : simulate_model(&c);
   diag_flush(diag);
-  if (!s || !pictures_write(arena, options, &s->timeline)) return STATUS_INPUT;
+  if (!s || !pictures_write(arena, options, &s->timeline, c.trace)) return STATUS_INPUT;
   return show(&c, s);
 }
 
