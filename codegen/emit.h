@@ -31,8 +31,7 @@ void emit_program(Arena *arena, const Plan *plan, EmitFiles *files);
  *     kernels_v2.o: kernels.c   $(CC) $(CFLAGS) $(KERNEL_FLAGS) -march=x86-64-v2 -DPP_LEVEL=2 -c kernels.c
  *     kernels_v3.o, kernels_v4.o: the same with 3 and 4 (v4: also -mprefer-vector-width=512)
  *     elsewhere than x86-64: one object without -march and -DPP_LEVEL
- *     runtime/kernels/attention.c in the same way (attention_v2.o …); runtime/kernels/level.c and
- *     runtime/kernels/matmul.c once. Dispatch takes the best level that was linked and that the CPU has.
+ *     runtime/kernels/attention.c in the same way (attention_v2.o …); runtime/kernels/matmul.c once. Dispatch takes the best level that was linked and that the CPU has.
  *     KERNEL_FLAGS = -std=c11 -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -fopenmp-simd
  * All with -I. (includes are relative to DIR: "runtime/kernels/math.h"). Links -lopenblas, no -lm.
  * main() in rank_R.c begins with

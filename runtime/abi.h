@@ -1,7 +1,9 @@
 /* What the compiler and the runtime must agree on: element types, kinds of task, the order of
- * the control vector, limits and versions. Nothing else of the runtime is seen by codegen. */
+ * the control vector, limits and versions, the level of a CPU. Nothing else of the runtime is seen by codegen. */
 #ifndef PP_ABI_H
 #define PP_ABI_H
+
+#include <stdlib.h>
 
 enum { PP_ABI_VERSION = 1 };
 enum { PP_ALIGNMENT = 64, PP_MAX_RANK = 8 };
@@ -82,6 +84,33 @@ enum { PP_ATTENTION_ROWS = 64 };
 static inline long long pp_attention_workspace_bytes(long long t, long long t_kv, int dtype_bytes, int gradient) {
   long long rows = t < PP_ATTENTION_ROWS && !gradient ? t : PP_ATTENTION_ROWS;
   return (rows * t_kv * dtype_bytes * (gradient ? 2 : 1) + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT;
+}
+
+static inline int pp_cpu_level_of_hardware(void) {
+#if defined __x86_64__ && (defined __clang__ || __GNUC__ >= 12)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4")) return 4;
+  if (__builtin_cpu_supports("x86-64-v3")) return 3;
+  if (__builtin_cpu_supports("x86-64-v2")) return 2;
+#elif defined __x86_64__
+  __builtin_cpu_init();
+  int v2 = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+  int v3 = v2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2");
+  int v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return v4 ? 4 : v3 ? 3 : v2 ? 2 : 0;
+#endif
+  return 0;
+}
+
+/* 2, 3 or 4: the x86-64 level of this CPU, lowered by PP_CPU_LEVEL in the environment; 0: another architecture,
+ * or a CPU below level 2. Asked where programs are built and once when they start. */
+static inline int pp_cpu_level(void) {
+  int level = pp_cpu_level_of_hardware();
+  const char *text = getenv("PP_CPU_LEVEL");
+  if (text && text[0] >= '2' && text[0] <= '4' && text[1] == 0 && text[0] - '0' < level) level = text[0] - '0';
+  return level;
 }
 
 #endif

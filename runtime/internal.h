@@ -401,6 +401,15 @@ struct pp_rank {
   atomic_int watch_quit;
 };
 
+/* The next random number of a transport that moves late: xorshift64. */
+static inline uint64_t pp_late_random(pp_rank *rank) {
+  uint64_t x = rank->late_state;
+  x ^= x << 13;
+  x ^= x >> 7;
+  x ^= x << 17;
+  return rank->late_state = x;
+}
+
 pp_status pp_run_actions(pp_rank *rank);
 /* Everything between options and exit; transport already chosen. */
 int pp_rank_run(const pp_program *program, const pp_options *options, const pp_transport *transport,

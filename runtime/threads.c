@@ -9,14 +9,14 @@
 
 #include "internal.h"
 
-static pp_status connect_threads(pp_rank *rank, void *segment) {
+pp_status pp_threads_connect(pp_rank *rank, void *segment) {
   pp_board_attach(rank, segment);
   return pp_board_barrier(rank);
 }
 
 const pp_transport pp_transport_threads = {
     .name = "threads",
-    .connect = connect_threads,
+    .connect = pp_threads_connect,
     .disconnect = pp_shm_disconnect,
     .post_send = pp_shm_post_send,
     .post_receive = pp_shm_post_receive,

@@ -46,6 +46,7 @@ pp_status pp_shm_await_receive(pp_rank *rank, uint32_t transfer);
 void pp_shm_pull(pp_rank *rank, uint32_t transfer); /* a posted receive whose send is ready */
 void pp_shm_progress(pp_rank *rank);
 pp_status pp_shm_connect(pp_rank *rank, void *segment);
+pp_status pp_threads_connect(pp_rank *rank, void *segment); /* ranks are threads of one process */
 void pp_shm_disconnect(pp_rank *rank);
 
 #endif

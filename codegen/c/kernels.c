@@ -190,7 +190,7 @@ static void emit_select(Arena *arena, EmitFiles *files) {
   str_puts(&out,
            "/* Chooses, once at start, the build of kernels.c that fits this CPU: the highest x86-64 level that was\n"
            " * linked (absent ones are null) and that the CPU has. PP_CPU_LEVEL=2|3 in the environment lowers it. */\n"
-           "#include <stdio.h>\n\n#include \"kernels.h\"\n#include \"runtime/kernels/level.h\"\n\n"
+           "#include <stdio.h>\n\n#include \"kernels.h\"\n#include \"runtime/abi.h\"\n\n"
            "extern const struct kernels kernels_v0 __attribute__((weak)), kernels_v2 __attribute__((weak));\n"
            "extern const struct kernels kernels_v3 __attribute__((weak)), kernels_v4 __attribute__((weak));\n\n"
            "const struct kernels *kernels;\n\n"

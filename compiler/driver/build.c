@@ -74,16 +74,8 @@ static char **make_environment(Arena *arena) {
 /* Programs in the cache run on this host only, so kernels are built for its level alone: a third of the
  * time. Null: all levels. PP_CPU_LEVEL chooses a lower one, as it does at start. */
 static const char *host_levels(Arena *arena) {
-#if defined __x86_64__ && (defined __clang__ || __GNUC__ >= 12)
-  __builtin_cpu_init();
-  int level = __builtin_cpu_supports("x86-64-v4") ? 4 : __builtin_cpu_supports("x86-64-v3") ? 3 : 2;
-  const char *lower = getenv("PP_CPU_LEVEL");
-  if (lower && lower[0] >= '2' && lower[0] - '0' < level && lower[1] == '\0') level = lower[0] - '0';
-  if (__builtin_cpu_supports("x86-64-v2")) return arena_printf(arena, "LEVELS=%d", level);
-#else
-  (void)arena;
-#endif
-  return NULL;
+  int level = pp_cpu_level();
+  return level ? arena_printf(arena, "LEVELS=%d", level) : NULL;
 }
 
 /* Starts `make` with its output in a pipe; returns the pid, or -1 with errno. */

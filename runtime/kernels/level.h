@@ -11,8 +11,4 @@
 /* pp_attention_f32 → pp_attention_f32_v3 */
 #define PP_LEVELED(name) PP_PASTE(PP_PASTE(name, _v), PP_LEVEL)
 
-/* 2, 3 or 4: the x86-64 level of this CPU, lowered by PP_CPU_LEVEL in the environment; 0: another
- * architecture, or a CPU below level 2. */
-int pp_cpu_level(void);
-
 #endif

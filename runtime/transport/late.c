@@ -8,15 +8,10 @@ static pp_status connect_late(pp_rank *rank, void *segment) {
   return pp_shm_connect(rank, segment);
 }
 
-/* One look in eight pulls: xorshift64. */
+/* One look in eight pulls. */
 static void progress_late(pp_rank *rank) {
-  uint64_t x = rank->late_state;
-  x ^= x << 13;
-  x ^= x >> 7;
-  x ^= x << 17;
-  rank->late_state = x;
-  int waits = rank->waits_for != 0;
-  if (waits && (x >> 40 & 7) == 0) pp_shm_progress(rank);
+  int looks = (pp_late_random(rank) >> 40 & 7) == 0;
+  if (rank->waits_for != 0 && looks) pp_shm_progress(rank);
 }
 
 const pp_transport pp_transport_late = {

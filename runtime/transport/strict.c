@@ -34,8 +34,7 @@ static pp_status connect_strict(pp_rank *rank, void *segment) {
 
 static pp_status connect_threads(pp_rank *rank, void *segment) {
   PP_TRY(read_name(rank));
-  pp_board_attach(rank, segment);
-  return pp_board_barrier(rank);
+  return pp_threads_connect(rank, segment);
 }
 
 static void enqueue(pp_rank *rank, uint32_t transfer) { rank->posted[rank->n_posted++] = transfer; }
@@ -66,14 +65,9 @@ static void look(pp_rank *rank) {
   rank->n_posted = kept;
 }
 
-/* One look in four does something: xorshift64. */
+/* One look in four does something. */
 static void progress_strict(pp_rank *rank) {
-  uint64_t x = rank->late_state;
-  x ^= x << 13;
-  x ^= x >> 7;
-  x ^= x << 17;
-  rank->late_state = x;
-  if ((x >> 40 & 3) == 0) look(rank);
+  if ((pp_late_random(rank) >> 40 & 3) == 0) look(rank);
 }
 
 static int is_there(pp_rank *rank, uint64_t transfer) {
