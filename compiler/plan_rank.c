@@ -27,8 +27,6 @@ typedef struct {
   int *workspaces;        /* [n_actions] item + 1 */
 } Index;
 
-enum { FEW_LINES = 64 };
-
 typedef struct {
   Plan *plan;
   const Tasks *t;
@@ -38,10 +36,6 @@ typedef struct {
   Arena *tmp;
   Index index;
   uint64_t *row;          /* offsets of an action's arguments */
-  struct {
-    Loc loc;
-    const char *name;
-  } lines[FEW_LINES];     /* of the schedule that were named lately */
 } Build;
 
 /* --- items --------------------------------------------------------------------------------------------- */
@@ -215,15 +209,6 @@ static bool is_first_call(const Task *task, bool *seen) {
   return first;
 }
 
-/* Millions of actions come from few lines. */
-static const char *line_name(Build *b, Loc loc) {
-  int i = (loc.line + 7 * loc.file) & (FEW_LINES - 1);
-  bool same = b->lines[i].name && loc.file == b->lines[i].loc.file && loc.line == b->lines[i].loc.line;
-  if (!same) b->lines[i].name = diag_loc_name(ir_diag(b->t->ir), loc);
-  b->lines[i].loc = loc;
-  return b->lines[i].name;
-}
-
 static void build_action(Build *b, int r, int i, PlanAction *action, Rows *rows, bool *seen) {
   const TaskRank *rank = &b->t->ranks[r];
   const int64_t *numbers = &rank->actions[3 * (int64_t)i];
@@ -233,7 +218,7 @@ static void build_action(Build *b, int r, int i, PlanAction *action, Rows *rows,
   action->microbatch = (int)numbers[2];
   action->overlap = rank->overlaps ? (int)rank->overlaps[i] : -1;
   action->first = is_first_call(&b->t->tasks[index], seen);
-  action->line = line_name(b, rank->lines[i]);
+  action->line = diag_loc_name(ir_diag(b->t->ir), rank->lines[i]);
   uint64_t *row = b->row;
   for (int k = 0; k < task->n_arguments; k++) {
     row[k] = encode(where_is_argument(b, r, i, task, &task->arguments[k]));

@@ -30,7 +30,7 @@ typedef struct {
 
 static bool in_block(const Run *run, int action, int other) {
   const SimulateAction *a = &run->job->actions[action], *b = &run->job->actions[other];
-  return action == other || (a->overlap >= 0 && a->overlap == b->overlap && a->rank == b->rank);
+  return action == other || simulate_share_block(a, b);
 }
 
 static int block_end(const Run *run, int begin) {
@@ -264,40 +264,17 @@ static void trace_path(const Run *run, Simulation *s) {
   for (int a = last; a >= 0; a = run->cause[a]) path[--n] = a;
 }
 
-/* Names of lines, made once each. */
-typedef struct {
-  Arena *arena;
-  Diag *diag;
-  VEC(const char **) files; /* by file, then by line */
-  VEC(int) sizes;
-} LineNames;
-
-static const char *line_name(LineNames *names, Loc loc) {
-  if (loc.line <= 0 || loc.file < 0) return NULL;
-  while (names->files.n <= loc.file) {
-    VEC_PUSH(names->arena, &names->files, NULL);
-    VEC_PUSH(names->arena, &names->sizes, 0);
-  }
-  if (loc.line >= names->sizes.at[loc.file]) {
-    int size = 2 * loc.line + 64;
-    const char **lines = arena_alloc_array(names->arena, (size_t)size, sizeof *lines);
-    for (int i = 0; i < names->sizes.at[loc.file]; i++) lines[i] = names->files.at[loc.file][i];
-    names->files.at[loc.file] = lines;
-    names->sizes.at[loc.file] = size;
-  }
-  const char **name = &names->files.at[loc.file][loc.line];
-  if (!*name) *name = arena_strdup(names->arena, diag_loc_name(names->diag, loc));
-  return *name;
+static const char *line_name(Diag *diag, Loc loc) {
+  return loc.line > 0 && loc.file >= 0 ? diag_loc_name(diag, loc) : NULL;
 }
 
 static TimelineTask *list_tasks(const Run *run, const Simulation *s) {
   TimelineTask *tasks = arena_alloc_array(run->arena, (size_t)run->job->n + 1, sizeof *tasks);
-  LineNames names = {.arena = run->arena, .diag = run->diag};
   for (int i = 0; i < run->job->n; i++) {
     const SimulateAction *a = &run->job->actions[i];
     tasks[i] = (TimelineTask){.rank = a->rank, .stage = a->stage, .microbatch = a->microbatch, .kind = a->kind,
                               .start = run->start[i], .end = run->end[i], .overlap = a->overlap,
-                              .line = a->line_name ? a->line_name : line_name(&names, a->line)};
+                              .line = a->line_name ? a->line_name : line_name(run->diag, a->line)};
   }
   for (int i = 0; i < s->n_path; i++) tasks[s->path[i]].critical = true;
   return tasks;

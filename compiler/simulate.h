@@ -17,6 +17,11 @@ typedef struct {
   const char *line_name;       /* "zb.pp:12"; null: made from `line` */
 } SimulateAction;
 
+/* Do two actions stand in one overlap block? */
+static inline bool simulate_share_block(const SimulateAction *a, const SimulateAction *b) {
+  return a->overlap >= 0 && a->overlap == b->overlap && a->rank == b->rank;
+}
+
 /* What an action needs of another: `maker` is the action, `route` says what it is. */
 typedef struct {
   int maker, route;

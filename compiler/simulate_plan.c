@@ -36,7 +36,7 @@ static void add_action(Job *j, const PlanAction *a, int rank, int index) {
 /* Members of a block start together, but room that a later one wants may come free while the first runs. */
 static bool is_inside_block(const Job *j, int action) {
   const SimulateAction *a = &j->actions[action];
-  return a->overlap >= 0 && action > 0 && a[-1].rank == a->rank && a[-1].overlap == a->overlap;
+  return action > 0 && simulate_share_block(a, &a[-1]);
 }
 
 /* Routes: one per transfer, then two per transfer for the wait of its buffer: until it is asked for, until it is over. */

@@ -35,9 +35,7 @@ static Moves order_moves(Arena *arena, const SimulateJob *job, const Simulation 
 }
 
 static int block_begin(const SimulateJob *job, int action) {
-  const SimulateAction *a = &job->actions[action];
-  while (a->overlap >= 0 && action > 0 && job->actions[action - 1].rank == a->rank && job->actions[action - 1].overlap == a->overlap)
-    action--;
+  while (action > 0 && simulate_share_block(&job->actions[action], &job->actions[action - 1])) action--;
   return action;
 }
 

@@ -10,6 +10,7 @@
 #define MAX_ERRORS_PER_PHASE 20
 #define MAX_SHOWN_COLUMNS 100  // a longer line is shown around its caret
 #define TAB_WIDTH 8
+#define RECENT_NAMES 64  // of places: millions of actions come from few lines
 
 typedef enum { KIND_ERROR, KIND_WARNING, KIND_NOTE, KIND_COUNT } Kind;
 
@@ -40,6 +41,10 @@ struct Diag {
   int n_phase_errors;
   bool dropping;  // the diagnostic before was dropped: so are its notes
   bool color;
+  struct {
+    Loc loc;
+    const char *name;
+  } recent[RECENT_NAMES];
 };
 
 Diag *diag_create(void) {
@@ -244,13 +249,22 @@ void diag_flush(Diag *diag) {
   str_free(&text);
 }
 
-const char *diag_loc_name(Diag *diag, Loc loc) {
-  if (!has_file(diag, loc)) return "<no place>";
+static const char *make_loc_name(Diag *diag, Loc loc) {
   const char *name = diag_source_name(diag, loc.file);
   const char *slash = strrchr(name, '/');
   if (slash && slash[1]) name = slash + 1;
   if (loc.line <= 0) return name;
   return arena_printf(diag->arena, "%s:%d", name, loc.line);
+}
+
+const char *diag_loc_name(Diag *diag, Loc loc) {
+  if (!has_file(diag, loc)) return "<no place>";
+  unsigned i = ((unsigned)loc.line + 7 * (unsigned)loc.file) % RECENT_NAMES;
+  bool same = diag->recent[i].name && diag->recent[i].loc.file == loc.file &&
+              diag->recent[i].loc.line == loc.line;
+  if (!same) diag->recent[i].name = make_loc_name(diag, loc);
+  diag->recent[i].loc = loc;
+  return diag->recent[i].name;
 }
 
 // --- faults ----------------------------------------------------------------
