@@ -103,7 +103,14 @@ schedule looped_bfs(ranks, stages, microbatches, chunks = div(stages, ranks)) {
 
 // The interleaved ones run a group of microbatches through all chunks, then the next group. A short
 // last group would deadlock, so groups are equal and have at least as many microbatches as there
-// are ranks (all of them when there are fewer).
+// are ranks (all of them when there are fewer). Of the k-th forward and the k-th backward of rank r:
+// the stage of the one, that of the other, the microbatch of both.
+fn interleaving(ranks, chunks, group) {
+  fn stage(r, k) { return mod(div(k, group), chunks) * ranks + r; }
+  fn stage_back(r, k) { return (chunks - 1 - mod(div(k, group), chunks)) * ranks + r; }
+  fn microbatch(k) { return div(k, group * chunks) * group + mod(k, group); }
+  return stage, stage_back, microbatch;
+}
 
 // Interleaved 1F1B (Megatron-LM, arXiv 2104.04473): the bubble of 1F1B divided by the chunks; more
 // stashes, each of a smaller chunk, and `chunks` times the transfers.
@@ -114,10 +121,9 @@ schedule interleaved_1f1b(ranks, stages, microbatches, chunks = div(stages, rank
       "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
-  fn chunk(k) { return mod(div(k, group), chunks); }
-  fn microbatch(k) { return div(k, group * chunks) * group + mod(k, group); }
-  fn forward(r, k) { fwd(chunk(k) * ranks + r, microbatch(k)); }
-  fn backward(r, k) { bwd((chunks - 1 - chunk(k)) * ranks + r, microbatch(k)); }
+  let stage, stage_back, microbatch = interleaving(ranks, chunks, group);
+  fn forward(r, k) { fwd(stage(r, k), microbatch(k)); }
+  fn backward(r, k) { bwd(stage_back(r, k), microbatch(k)); }
   rank r {
     let warmup = min(n, 2 * (ranks - 1 - r) + (chunks - 1) * group);
     for k in 0..warmup { forward(r, k); }
@@ -135,10 +141,9 @@ schedule kimi_k2(ranks, stages, microbatches, chunks = div(stages, ranks)) {
       "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
-  fn chunk(k) { return mod(div(k, group), chunks); }
-  fn microbatch(k) { return div(k, group * chunks) * group + mod(k, group); }
-  fn forward(r, k) { fwd(chunk(k) * ranks + r, microbatch(k)); }
-  fn backward(r, k) { bwd((chunks - 1 - chunk(k)) * ranks + r, microbatch(k)); }
+  let stage, stage_back, microbatch = interleaving(ranks, chunks, group);
+  fn forward(r, k) { fwd(stage(r, k), microbatch(k)); }
+  fn backward(r, k) { bwd(stage_back(r, k), microbatch(k)); }
   rank r {
     let ahead = min(n, 2 * (ranks - 1 - r) + (chunks - 1) * group + 2);
     for k in 0..ahead { forward(r, k); }
@@ -156,17 +161,16 @@ schedule interleaved_zero_bubble(ranks, stages, microbatches, chunks = div(stage
       "microbatches must be a multiple of the rounds (microbatches / ranks, rounded down)";
   let group = microbatches / rounds;
   let n = microbatches * chunks;
-  fn chunk(k) { return mod(div(k, group), chunks); }
-  fn microbatch(k) { return div(k, group * chunks) * group + mod(k, group); }
+  let stage, stage_back, microbatch = interleaving(ranks, chunks, group);
   rank r {
     let warmup = min(n, ranks - 1 - r + (chunks - 1) * group);
-    for k in 0..warmup { fwd(chunk(k) * ranks + r, microbatch(k)); }
+    for k in 0..warmup { fwd(stage(r, k), microbatch(k)); }
     for k in 0..n {
-      if warmup + k < n { fwd(chunk(warmup + k) * ranks + r, microbatch(warmup + k)); }
-      bwd_input((chunks - 1 - chunk(k)) * ranks + r, microbatch(k));
-      if k >= r { bwd_weight((chunks - 1 - chunk(k - r)) * ranks + r, microbatch(k - r)); }
+      if warmup + k < n { fwd(stage(r, warmup + k), microbatch(warmup + k)); }
+      bwd_input(stage_back(r, k), microbatch(k));
+      if k >= r { bwd_weight(stage_back(r, k - r), microbatch(k - r)); }
     }
-    for k in max(0, n - r)..n { bwd_weight((chunks - 1 - chunk(k)) * ranks + r, microbatch(k)); }
+    for k in max(0, n - r)..n { bwd_weight(stage_back(r, k), microbatch(k)); }
   }
 }
 
