@@ -10,14 +10,9 @@
 #include <string.h>
 
 #include "compiler/base/diag.h"
+#include "compiler/tasks.h"
 
 enum { MANY_RANKS = 48, MARGIN = 9, FEWEST_COLUMNS = 20 };
-
-static char letter_of(pp_task_kind kind) {
-  static const char letters[] = {'F', 'B', 'I', 'W', '+', '+', '+', '+'};
-  _Static_assert(sizeof letters == PP_TASK_KIND_COUNT, "one letter per kind");
-  return letters[kind];
-}
 
 /* Colours that those who see few tell apart: blue, orange, green, yellow. */
 static const char *color_of(char letter) {
@@ -98,7 +93,7 @@ static void draw_whole(const Scale *s, TimelineTask task, char *row) {
   int begin = column_of(s, task.start), end = column_of(s, task.end);
   char name[16];
   if (begin >= end) return;
-  snprintf(name, sizeof name, task.microbatch >= 0 ? "%c%d" : "%c", letter_of(task.kind), task.microbatch);
+  snprintf(name, sizeof name, task.microbatch >= 0 ? "%c%d" : "%c", tasks_kind_letter(task.kind), task.microbatch);
   int n = (int)strlen(name);
   if (n > end - begin) n = 1; /* a part of a number is another number */
   memset(row + begin, '=', (size_t)(end - begin));
@@ -119,7 +114,7 @@ static char letter_of_share(const double *share) {
     busy += share[kind];
     if (share[kind] > share[most]) most = kind;
   }
-  return busy < 0.5 ? '.' : letter_of((pp_task_kind)most);
+  return busy < 0.5 ? '.' : tasks_kind_letter((pp_task_kind)most);
 }
 
 /* Two that run together share their time: a half for each. */

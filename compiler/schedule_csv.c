@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/schedule_check.h"
+#include "compiler/tasks.h"
+
 enum { MAX_BYTES = 64 << 20, MAX_TRANSFERS = 1 << 22, MAX_ROWS = 1 << 16, MAX_DIGITS = 9, SHOWN = 40 };
 
 typedef enum { CELL_ACTION, CELL_TRANSFER, CELL_SHARDING } CellKind;
@@ -377,33 +380,31 @@ bool schedule_csv_check_rows(Diag *diag, const ScheduleCsv *csv, int n_ranks, Lo
 typedef struct {
   const ScheduledActions *list;
   Arena *arena;
-  int n_ranks, n_stages, n_microbatches;
+  ScheduleJob job;
   int *first;  /* [n_ranks + 1] */
-  int *at;     /* [stage][kind][microbatch] index in the list + 1 */
+  int *at;     /* [schedule_slot] index in the list + 1 */
   int64_t *slot; /* [list] */
 } Cells;
 
-enum { CELL_KINDS = 4 };
-
-static int *cell_at(const Cells *c, int stage, int kind, int microbatch) {
-  return &c->at[((int64_t)stage * CELL_KINDS + kind) * c->n_microbatches + microbatch];
+static int *cell_at(const Cells *c, int stage, pp_task_kind kind, int microbatch) {
+  return &c->at[schedule_slot(&c->job, stage, kind, microbatch)];
 }
 
 static void index_cells(Cells *c) {
   for (int i = 0; i < c->list->n; i++) {
     const ScheduledAction *a = &c->list->at[i];
-    if (a->stage >= c->n_stages) c->n_stages = a->stage + 1;
-    if (a->microbatch >= c->n_microbatches) c->n_microbatches = a->microbatch + 1;
+    if (a->stage >= c->job.n_stages) c->job.n_stages = a->stage + 1;
+    if (a->microbatch >= c->job.n_microbatches) c->job.n_microbatches = a->microbatch + 1;
   }
-  c->first = arena_alloc_array(c->arena, (size_t)c->n_ranks + 1, sizeof *c->first);
-  c->at = arena_alloc_array(c->arena, (size_t)c->n_stages * CELL_KINDS * (size_t)c->n_microbatches, sizeof *c->at);
+  c->first = arena_alloc_array(c->arena, (size_t)c->job.n_ranks + 1, sizeof *c->first);
+  c->at = arena_alloc_array(c->arena, (size_t)schedule_slot(&c->job, c->job.n_stages, PP_FWD, 0), sizeof *c->at);
   c->slot = arena_alloc_array(c->arena, (size_t)c->list->n, sizeof *c->slot);
   for (int i = 0; i < c->list->n; i++) {
     const ScheduledAction *a = &c->list->at[i];
     c->first[a->rank + 1]++;
-    *cell_at(c, a->stage, (int)a->kind, a->microbatch) = i + 1;
+    *cell_at(c, a->stage, a->kind, a->microbatch) = i + 1;
   }
-  for (int r = 0; r < c->n_ranks; r++) c->first[r + 1] += c->first[r];
+  for (int r = 0; r < c->job.n_ranks; r++) c->first[r + 1] += c->first[r];
 }
 
 /* Index + 1 of the backward that hands on a gradient. */
@@ -421,7 +422,7 @@ static void needs_of(const Cells *c, const ScheduledAction *a, int out_needs[2])
     out_needs[0] = *cell_at(c, a->stage, PP_BWD_INPUT, a->microbatch);
   } else {
     out_needs[0] = *cell_at(c, a->stage, PP_FWD, a->microbatch);
-    if (a->stage + 1 < c->n_stages) out_needs[1] = backward_at(c, a->stage + 1, a->microbatch);
+    if (a->stage + 1 < c->job.n_stages) out_needs[1] = backward_at(c, a->stage + 1, a->microbatch);
   }
 }
 
@@ -447,14 +448,14 @@ static int64_t earliest(const Cells *c, int begin, int end, int64_t clock) {
 
 /* Goes round the ranks as long as one moves; false when some can't. */
 static bool place_cells(Cells *c) {
-  int *next = arena_alloc_array(c->arena, (size_t)c->n_ranks, sizeof *next);
-  int64_t *clock = arena_alloc_array(c->arena, (size_t)c->n_ranks, sizeof *clock);
+  int *next = arena_alloc_array(c->arena, (size_t)c->job.n_ranks, sizeof *next);
+  int64_t *clock = arena_alloc_array(c->arena, (size_t)c->job.n_ranks, sizeof *clock);
   int left = c->list->n;
-  for (int r = 0; r < c->n_ranks; r++) next[r] = c->first[r];
+  for (int r = 0; r < c->job.n_ranks; r++) next[r] = c->first[r];
   for (int i = 0; i < c->list->n; i++) c->slot[i] = -1;
   for (int before = -1; left > 0 && left != before;) {
     before = left;
-    for (int r = 0; r < c->n_ranks; r++)
+    for (int r = 0; r < c->job.n_ranks; r++)
       while (next[r] < c->first[r + 1]) {
         int end = cell_end(c, next[r]);
         int64_t start = earliest(c, next[r], end, clock[r]);
@@ -468,7 +469,7 @@ static bool place_cells(Cells *c) {
 
 /* Without idle slots. */
 static void pack_cells(Cells *c) {
-  for (int r = 0; r < c->n_ranks; r++) {
+  for (int r = 0; r < c->job.n_ranks; r++) {
     int64_t slot = 0;
     for (int i = c->first[r], end; i < c->first[r + 1]; i = end, slot++) {
       end = cell_end(c, i);
@@ -478,8 +479,7 @@ static void pack_cells(Cells *c) {
 }
 
 static void put_action(Str *out, const ScheduledAction *a) {
-  static const char letters[CELL_KINDS] = {[PP_FWD] = 'F', [PP_BWD] = 'B', [PP_BWD_INPUT] = 'I', [PP_BWD_WEIGHT] = 'W'};
-  str_printf(out, "%d%c%d", a->stage, letters[a->kind], a->microbatch);
+  str_printf(out, "%d%c%d", a->stage, tasks_kind_letter(a->kind), a->microbatch);
 }
 
 static void put_cell(const Cells *c, int begin, int end, Str *out) {
@@ -500,7 +500,7 @@ static void put_rows(const Cells *c, Str *out) {
   int64_t n_slots = 0;
   for (int i = 0; i < c->list->n; i++)
     if (c->slot[i] >= n_slots) n_slots = c->slot[i] + 1;
-  for (int r = 0; r < c->n_ranks; r++) {
+  for (int r = 0; r < c->job.n_ranks; r++) {
     int64_t slot = 0;
     for (int i = c->first[r], end; i < c->first[r + 1]; i = end) {
       end = cell_end(c, i);
@@ -538,7 +538,7 @@ void schedule_csv_write(Diag *diag, const ScheduledActions *actions, int n_ranks
   Arena *arena = arena_create();
   ScheduledActions list = {0};
   split_blocks(diag, arena, actions, &list);
-  Cells c = {.list = &list, .arena = arena, .n_ranks = n_ranks};
+  Cells c = {.list = &list, .arena = arena, .job = {.n_ranks = n_ranks}};
   index_cells(&c);
   if (!place_cells(&c)) pack_cells(&c);
   put_rows(&c, out);

@@ -12,6 +12,8 @@
  * emitted has its transfers inferred. */
 #include "compiler/stated.h"
 
+#include "compiler/tasks.h"
+
 enum { FEW = 4, MAX_NEEDS = 5 };
 
 /* A transfer by what makes it: index of (direction, stage, microbatch). */
@@ -97,8 +99,7 @@ static const char *cell_text(const Stated *s, const StatedTransfer *t) {
 }
 
 static const char *action_text(const Stated *s, const ScheduledAction *a) {
-  static const char letters[] = {[PP_FWD] = 'F', [PP_BWD] = 'B', [PP_BWD_INPUT] = 'I', [PP_BWD_WEIGHT] = 'W'};
-  return arena_printf(s->arena, "%d%c%d", a->stage, letters[a->kind], a->microbatch);
+  return arena_printf(s->arena, "%d%c%d", a->stage, tasks_kind_letter(a->kind), a->microbatch);
 }
 
 static StatedKind kind_of_end(const Message *m, bool receives) {

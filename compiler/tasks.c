@@ -13,6 +13,13 @@
 
 int64_t tasks_align(int64_t bytes) { return (bytes + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT; }
 
+char tasks_kind_letter(pp_task_kind kind) {
+  static const char letters[] = {[PP_FWD] = 'F',    [PP_BWD] = 'B',    [PP_BWD_INPUT] = 'I', [PP_BWD_WEIGHT] = 'W',
+                                 [PP_FINISH] = '+', [PP_DECIDE] = '+', [PP_UPDATE] = '+',    [PP_REFRESH] = '+'};
+  _Static_assert(sizeof letters == PP_TASK_KIND_COUNT, "one letter per kind");
+  return letters[kind];
+}
+
 const char *tasks_action_text(Arena *arena, pp_task_kind kind, int stage, int microbatch) {
   if (microbatch < 0) return arena_printf(arena, "%s(%d)", pp_task_kind_name(kind), stage);
   return arena_printf(arena, "%s(%d, %d)", pp_task_kind_name(kind), stage, microbatch);

@@ -130,6 +130,8 @@ Value tasks_view_base(Value v);
 int tasks_callee(const Tasks *t, Op call);
 
 int64_t tasks_align(int64_t bytes); /* up to PP_ALIGNMENT */
+/* F, B, I, W as in charts and tables; + behind the loop. */
+char tasks_kind_letter(pp_task_kind kind);
 /* "fwd(1, 3)", "update(1)" behind the loop. */
 const char *tasks_action_text(Arena *arena, pp_task_kind kind, int stage, int microbatch);
 

@@ -38,11 +38,14 @@ pp_status pp_file_write(pp_rank *rank, const pp_file *file, const void *bytes, s
   return PP_OK;
 }
 
+char *pp_file_directory(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+}
+
 static void sync_directory(const char *path) {
-  char *directory = strdup(path);
-  char *slash = directory ? strrchr(directory, '/') : NULL;
-  if (slash) slash[slash == directory] = 0;
-  int fd = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  char *directory = pp_file_directory(path);
+  int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
   if (fd >= 0) fsync(fd);
   if (fd >= 0) close(fd);
   free(directory);
@@ -71,11 +74,9 @@ void pp_file_destroy(pp_rank *rank, pp_file *file) {
 
 pp_status pp_file_check(pp_rank *rank, const char *option, const char *path) {
   struct stat st;
-  char *directory = strdup(path);
+  char *directory = pp_file_directory(path);
   if (!directory) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
-  char *slash = strrchr(directory, '/');
-  if (slash) slash[slash == directory] = 0;
-  int error = access(slash ? directory : ".", W_OK) == 0 ? 0 : errno;
+  int error = access(directory, W_OK) == 0 ? 0 : errno;
   int exists = !error && stat(path, &st) == 0;
   free(directory);
   if (exists && S_ISDIR(st.st_mode)) error = EISDIR;

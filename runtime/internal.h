@@ -260,6 +260,7 @@ typedef struct {
   int fd;
 } pp_file;
 
+char *pp_file_directory(const char *path); /* the caller frees it; null: out of memory */
 pp_status pp_file_check(pp_rank *rank, const char *option, const char *path); /* before step 1: can it be made? */
 pp_status pp_file_open(pp_rank *rank, pp_file *file, const char *path);
 pp_status pp_file_write(pp_rank *rank, const pp_file *file, const void *bytes, size_t size_bytes);

@@ -80,10 +80,8 @@ static uint64_t n_steps(const pp_trace *trace) { return trace->last - trace->fir
 static pp_status check_space(pp_rank *rank, const char *path) {
   const pp_program *program = rank->program;
   struct statvfs fs;
-  char *directory = strdup(path);
-  char *slash = directory ? strrchr(directory, '/') : NULL;
-  if (slash) slash[slash == directory] = 0;
-  int known = directory && statvfs(slash ? directory : ".", &fs) == 0;
+  char *directory = pp_file_directory(path);
+  int known = directory && statvfs(directory, &fs) == 0;
   free(directory);
   uint64_t step = (uint64_t)program->n_actions * ACTION_TEXT_BYTES + (uint64_t)program->n_ops * OP_TEXT_BYTES;
   uint64_t needed = step * (uint64_t)program->n_ranks * n_steps(rank->trace);
