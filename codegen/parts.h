@@ -47,9 +47,8 @@ void emit_call_end(EmitCall *call);
 
 /* --- task.c ------------------------------------------------------------------------------------ */
 
-/* stage_K.h: the frames and the tasks' declarations. stage_K.c: the tasks. */
+/* stage_K.h: the frames and the tasks' declarations. stage_K.c, the tasks: emit_stage_source in target.h. */
 void emit_stage_header(Arena *arena, const Plan *plan, const PlanStage *stage, EmitFiles *files);
-void emit_stage_source(Arena *arena, const Plan *plan, const PlanStage *stage, EmitFiles *files);
 
 /* --- lives.c: lifetimes over a rank's points, for checking builds (pp_life in runtime/pp.h) -------- */
 

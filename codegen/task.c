@@ -5,9 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codegen/parts.h"
+#include "codegen/target.h"
 #include "compiler/base/diag.h"
-#include "compiler/base/map.h"
 
 enum { COMMENT_COLUMN = 64 };
 
@@ -71,18 +70,6 @@ void emit_stage_header(Arena *arena, const Plan *plan, const PlanStage *stage, E
 
 /* --- names of a task ---------------------------------------------------------------------------------- */
 
-typedef struct {
-  Arena *arena;
-  const Plan *plan;
-  const PlanStage *stage;
-  const PlanTask *task;
-  Str *out;
-  const char **names;       /* [n_buffers] as C sees them */
-  bool *used, *written;     /* [n_buffers] */
-  int *argument;            /* [n_buffers] position in c->at of what holds the buffer */
-  Map taken;
-} Body;
-
 static bool argument_holds(const PlanArgument *a, int position, const PlanBuffer *b) {
   switch (b->place) {
   case PLAN_ARGUMENT: return position == b->index;
@@ -111,7 +98,7 @@ static const char *const reserved[] = {
     "pp_call",  "int32_t",  "int64_t",      "uint8_t"};
 
 /* The plan's names are unique, but not apart from C's words and ours. */
-static const char *local_name(Body *b, const char *wanted) {
+static const char *local_name(EmitTask *b, const char *wanted) {
   const char *name = wanted;
   bool ours = str_starts_with(wanted, "pp_");
   for (int i = 2; ours || map_find(&b->taken, name); i++, ours = false)
@@ -137,7 +124,7 @@ static bool does_nothing(const PlanTask *task, const PlanStatement *s) {
   }
 }
 
-static void mark_buffers(Body *b) {
+static void mark_buffers(EmitTask *b) {
   for (int i = 0; i < b->task->n_statements; i++) {
     const PlanStatement *s = &b->task->statements[i];
     if (does_nothing(b->task, s)) continue;
@@ -147,7 +134,7 @@ static void mark_buffers(Body *b) {
   }
 }
 
-static void name_buffers(Body *b) {
+static void name_buffers(EmitTask *b) {
   for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) map_put(b->arena, &b->taken, reserved[i], NULL);
   for (int i = 0; i < b->task->n_buffers; i++) {
     if (!b->used[i]) continue;
@@ -158,7 +145,7 @@ static void name_buffers(Body *b) {
 
 /* --- the pointers a task begins with ----------------------------------------------------------------------- */
 
-static void emit_base(Body *b, PlanArgKind kind, const char *declaration) {
+static void emit_base(EmitTask *b, PlanArgKind kind, const char *declaration) {
   for (int i = 0; i < b->task->n_buffers; i++) {
     if (!b->used[i] || b->task->arguments[b->argument[i]].kind != kind) continue;
     str_printf(b->out, "  %s = c->at[%d];\n", declaration, b->argument[i]);
@@ -166,7 +153,7 @@ static void emit_base(Body *b, PlanArgKind kind, const char *declaration) {
   }
 }
 
-static void emit_bases(Body *b) {
+static void emit_bases(EmitTask *b) {
   char text[96];
   snprintf(text, sizeof text, "struct stage_%d_frame *const frame", b->stage->index);
   emit_base(b, PLAN_ARG_FRAME, text);
@@ -175,7 +162,7 @@ static void emit_bases(Body *b) {
   emit_base(b, PLAN_ARG_WORKSPACE, "char *const workspace");
 }
 
-static void emit_pointer(Body *b, int i) {
+static void emit_pointer(EmitTask *b, int i) {
   const PlanBuffer *buffer = &b->task->buffers[i];
   const PlanArgument *a = &b->task->arguments[b->argument[i]];
   const char *type = emit_c_type(buffer->type.dtype);
@@ -201,7 +188,7 @@ static void emit_pointer(Body *b, int i) {
 }
 
 /* Arguments in their order, then fields of the frames, then workspace. */
-static void emit_pointers(Body *b) {
+static void emit_pointers(EmitTask *b) {
   static const PlanPlace last[] = {PLAN_FRAME, PLAN_SCRATCH};
   for (int a = 0; a < b->task->n_arguments; a++)
     for (int i = 0; i < b->task->n_buffers; i++)
@@ -215,174 +202,20 @@ static void emit_pointers(Body *b) {
 
 /* --- statements ------------------------------------------------------------------------------------------- */
 
-static const PlanType *type_of(const Body *b, int buffer) { return &b->task->buffers[buffer].type; }
-
 static int64_t dim_from_end(const PlanType *type, int i) {
   if (type->rank < i) bug("a product of a tensor of rank %d", type->rank);
   return type->dims[type->rank - i];
 }
 
-static const char *suffix(const Body *b, int buffer) {
-  switch (type_of(b, buffer)->dtype) {
-  case PP_F32: return "f32";
-  case PP_F64: return "f64";
-  case PP_I32: return "i32";
-  default: bug("%s: no routine for '%s'", b->task->name, b->task->buffers[buffer].name);
-  }
+EmitProduct emit_product_shape(const PlanTask *task, const PlanStatement *s) {
+  const PlanType *x = &task->buffers[s->in[0]].type, *y = &task->buffers[s->in[1]].type;
+  EmitProduct p = {1, dim_from_end(x, s->attrs.ta ? 1 : 2), dim_from_end(y, s->attrs.tb ? 2 : 1),
+                   dim_from_end(x, s->attrs.ta ? 2 : 1)};
+  for (int i = 0; i < x->rank - 2; i++) p.batch *= x->dims[i];
+  return p;
 }
 
-/* "pp_gather_" and the dtype of a buffer. */
-static void start_routine(EmitCall *call, Body *b, const char *stem, int buffer) {
-  char name[64];
-  snprintf(name, sizeof name, "%s_%s", stem, suffix(b, buffer));
-  emit_call_start(call, b->out, name);
-}
-
-static const char *accumulates(const PlanStatement *s) { return s->first_use ? "!c->first" : "1"; }
-
-/* C[m, n] = op(A) · op(B); batch: the leading axes of A, 1 for an accumulated product (2-D). */
-static void emit_matmul(Body *b, const PlanStatement *s) {
-  const PlanType *x = type_of(b, s->in[0]), *y = type_of(b, s->in[1]);
-  int64_t m = dim_from_end(x, s->attrs.ta ? 1 : 2), k = dim_from_end(x, s->attrs.ta ? 2 : 1);
-  int64_t n = dim_from_end(y, s->attrs.tb ? 2 : 1), batch = 1;
-  for (int i = 0; i < x->rank - 2; i++) batch *= x->dims[i];
-  EmitCall call;
-  start_routine(&call, b, "pp_matmul", s->out[0]);
-  emit_call_arg(&call, "%d", s->attrs.ta);
-  emit_call_arg(&call, "%d", s->attrs.tb);
-  emit_call_arg(&call, "%lld", (long long)batch);
-  emit_call_arg(&call, "%lld", (long long)m);
-  emit_call_arg(&call, "%lld", (long long)n);
-  emit_call_arg(&call, "%lld", (long long)k);
-  emit_call_arg(&call, "%s", b->names[s->in[0]]);
-  emit_call_arg(&call, "%s", b->names[s->in[1]]);
-  emit_call_arg(&call, "%s", b->names[s->out[0]]);
-  emit_call_arg(&call, "%s", s->op == PLAN_OP_MATMUL ? "0" : accumulates(s));
-  emit_call_end(&call);
-}
-
-static void emit_kernel_call(Body *b, const PlanStatement *s) {
-  const PlanKernel *kernel = &b->plan->kernels[s->kernel];
-  char name[256];
-  snprintf(name, sizeof name, "kernels->%s", kernel->name);
-  EmitCall call;
-  emit_call_start(&call, b->out, name);
-  if (kernel->uses_call) emit_call_arg(&call, "c");
-  for (int i = 0; i < s->n_in; i++) emit_call_arg(&call, "%s", b->names[s->in[i]]);
-  for (int i = 0; i < s->n_out; i++) emit_call_arg(&call, "%s", b->names[s->out[i]]);
-  emit_call_end(&call);
-}
-
-static void emit_check_indices(Body *b, const PlanStatement *s, int index, int64_t rows) {
-  Str place = {0};
-  emit_string(&place, s->line ? s->line : "");
-  str_printf(b->out, "pp_check_indices(c, %s, %lld, %lld, %s);\n  ", b->names[index],
-             (long long)plan_elements(type_of(b, index)), (long long)rows, str_text(&place));
-  str_free(&place);
-}
-
-static void emit_gather(Body *b, const PlanStatement *s) {
-  const PlanType *table = type_of(b, s->in[0]);
-  emit_check_indices(b, s, s->in[1], table->dims[0]);
-  EmitCall call;
-  start_routine(&call, b, "pp_gather", s->out[0]);
-  emit_call_arg(&call, "%lld", (long long)plan_elements(type_of(b, s->in[1])));
-  emit_call_arg(&call, "%lld", (long long)(plan_elements(table) / (table->dims[0] ? table->dims[0] : 1)));
-  emit_call_arg(&call, "%s", b->names[s->in[0]]);
-  emit_call_arg(&call, "%s", b->names[s->in[1]]);
-  emit_call_arg(&call, "%s", b->names[s->out[0]]);
-  emit_call_end(&call);
-}
-
-static void emit_scatter(Body *b, const PlanStatement *s) {
-  const PlanType *to = type_of(b, s->out[0]);
-  emit_check_indices(b, s, s->in[1], to->dims[0]);
-  EmitCall call;
-  start_routine(&call, b, "pp_scatter_add", s->out[0]);
-  emit_call_arg(&call, "%lld", (long long)plan_elements(type_of(b, s->in[1])));
-  emit_call_arg(&call, "%lld", (long long)(plan_elements(to) / (to->dims[0] ? to->dims[0] : 1)));
-  emit_call_arg(&call, "%lld", (long long)to->dims[0]);
-  emit_call_arg(&call, "%s", b->names[s->in[0]]);
-  emit_call_arg(&call, "%s", b->names[s->in[1]]);
-  emit_call_arg(&call, "%s", b->names[s->out[0]]);
-  emit_call_arg(&call, "%s", s->op == PLAN_OP_SCATTER_ADD ? "0" : accumulates(s));
-  emit_call_end(&call);
-}
-
-static void emit_accumulate(Body *b, const PlanStatement *s) {
-  EmitCall call;
-  start_routine(&call, b, "pp_accumulate", s->out[0]);
-  emit_call_arg(&call, "%lld", (long long)plan_elements(type_of(b, s->in[0])));
-  emit_call_arg(&call, "%s", b->names[s->in[0]]);
-  emit_call_arg(&call, "%s", b->names[s->out[0]]);
-  emit_call_arg(&call, "%s", accumulates(s));
-  emit_call_end(&call);
-}
-
-/* q [batch, heads, t, d]; k [batch, kv_heads, t_kv, d]. */
-static void emit_attention(Body *b, const PlanStatement *s) {
-  const PlanType *q = type_of(b, s->in[0]), *k = type_of(b, s->in[1]);
-  if (q->rank != 4 || k->rank != 4) bug("attention of rank %d", q->rank);
-  char scale[32];
-  str_format_double(s->attrs.value, scale);
-  EmitCall call;
-  start_routine(&call, b, s->op == PLAN_OP_ATTENTION ? "kernels->attention" : "kernels->attention_grad", s->in[0]);
-  emit_call_arg(&call, "&(pp_attention_shape){%lld, %lld, %lld, %lld, %lld, %lld, %d, %s}",
-                (long long)q->dims[0], (long long)q->dims[1], (long long)k->dims[1], (long long)q->dims[2],
-                (long long)k->dims[2], (long long)q->dims[3], s->attrs.causal, scale);
-  for (int i = 0; i < s->n_in; i++) emit_call_arg(&call, "%s", b->names[s->in[i]]);
-  for (int i = 0; i < s->n_out; i++) emit_call_arg(&call, "%s", b->names[s->out[i]]);
-  emit_call_arg(&call, "%s", s->workspace >= 0 ? b->names[s->workspace] : "NULL");
-  emit_call_end(&call);
-}
-
-static void emit_loss(Body *b, const PlanStatement *s) {
-  str_printf(b->out, "pp_loss_store(c, (double)*%s, ", b->names[s->in[0]]);
-  if (s->n_in > 1) str_printf(b->out, "(double)*%s);", b->names[s->in[1]]);
-  else str_puts(b->out, "1.0);");
-}
-
-static void emit_copy(Body *b, const PlanStatement *s) {
-  str_printf(b->out, "memcpy(%s, %s, %lld);", b->names[s->out[0]], b->names[s->in[0]],
-             (long long)plan_bytes(type_of(b, s->out[0])));
-}
-
-static void emit_output(Body *b, const PlanStatement *s) {
-  const PlanType *type = type_of(b, s->in[0]);
-  int64_t n = plan_elements(type);
-  const char *name = b->names[s->in[0]];
-  if (type->dtype == PP_F64)
-    str_printf(b->out, "pp_output_store(c, %d, %s, %lld);", s->index, name, (long long)n);
-  else if (n == 1) str_printf(b->out, "pp_output_store(c, %d, &(double){(double)*%s}, 1);", s->index, name);
-  else bug("%s: an output of %lld elements that are not f64", b->task->name, (long long)n);
-}
-
-static void emit_operation(Body *b, const PlanStatement *s) {
-  switch (s->op) {
-  case PLAN_OP_KERNEL: emit_kernel_call(b, s); break;
-  case PLAN_OP_MATMUL:
-  case PLAN_OP_MATMUL_ACCUMULATE: emit_matmul(b, s); break;
-  case PLAN_OP_ACCUMULATE: emit_accumulate(b, s); break;
-  case PLAN_OP_GATHER: emit_gather(b, s); break;
-  case PLAN_OP_SCATTER_ADD:
-  case PLAN_OP_SCATTER_ACCUMULATE: emit_scatter(b, s); break;
-  case PLAN_OP_ATTENTION:
-  case PLAN_OP_ATTENTION_GRAD: emit_attention(b, s); break;
-  case PLAN_OP_LOSS: emit_loss(b, s); break;
-  case PLAN_OP_DATA:
-    if (s->n_in) emit_copy(b, s);
-    else str_printf(b->out, "pp_data_read(c, %d, %s);", s->index, b->names[s->out[0]]);
-    break;
-  case PLAN_OP_OUTPUT:
-    if (s->n_out) emit_copy(b, s);
-    else emit_output(b, s);
-    break;
-  case PLAN_OP_CONTROL:
-  case PLAN_OP_FOLD:
-  case PLAN_OP_ASSIGN: emit_copy(b, s); break;
-  default: bug("%s: statement of op %d", b->task->name, (int)s->op);
-  }
-}
+const char *emit_accumulates(const PlanStatement *s) { return s->first_use ? "!c->first" : "1"; }
 
 /* "h.0.attn.c_attn: matmul (nn.pp:35)". The comment of a kernel has its lines already. */
 static void statement_comment(Str *out, const PlanStatement *s) {
@@ -394,12 +227,12 @@ static void statement_comment(Str *out, const PlanStatement *s) {
 }
 
 /* The comment stands behind the call when both fit into a line, else above it. */
-static void emit_statement(Body *b, const PlanStatement *s) {
+static void emit_statement(EmitTask *b, const PlanStatement *s) {
   Str comment = {0}, code = {0}, *out = b->out;
   statement_comment(&comment, s);
   str_puts(&code, "  ");
   b->out = &code;
-  emit_operation(b, s);
+  b->target->statement(b, s);
   b->out = out;
   int width = (int)comment.length + 6, end = emit_column(&code) + 1;
   if (end + width <= EMIT_COLUMNS) {
@@ -433,7 +266,7 @@ static const char *purpose(pp_task_kind kind) {
   return texts[kind];
 }
 
-static void emit_head(Body *b) {
+static void emit_head(EmitTask *b) {
   str_printf(b->out, "\n/* Stage %d: %s.", b->stage->index, purpose(b->task->kind));
   if (b->task->flops > 0) {
     str_puts(b->out, " Products: ");
@@ -448,9 +281,10 @@ static void emit_head(Body *b) {
   str_printf(b->out, " */\nvoid %s(const pp_call *c) {\n", b->task->name);
 }
 
-static void emit_task(Arena *arena, const Plan *plan, const PlanStage *stage, const PlanTask *task, Str *out) {
+static void emit_task(Arena *arena, const Plan *plan, const PlanStage *stage, const PlanTask *task, const EmitTarget *target,
+                      Str *out) {
   size_t n = (size_t)task->n_buffers;
-  Body b = {.arena = arena, .plan = plan, .stage = stage, .task = task, .out = out};
+  EmitTask b = {.arena = arena, .plan = plan, .stage = stage, .task = task, .target = target, .out = out};
   b.names = arena_alloc_array(arena, n, sizeof *b.names);
   b.used = arena_alloc_array(arena, n, sizeof *b.used);
   b.written = arena_alloc_array(arena, n, sizeof *b.written);
@@ -468,7 +302,7 @@ static void emit_task(Arena *arena, const Plan *plan, const PlanStage *stage, co
   str_puts(out, "}\n");
 }
 
-void emit_stage_source(Arena *arena, const Plan *plan, const PlanStage *stage, EmitFiles *files) {
+void emit_stage_source(Arena *arena, const Plan *plan, const PlanStage *stage, const EmitTarget *target, EmitFiles *files) {
   Str out = {0};
   int k = stage->index;
   str_printf(&out, "/* Stage %d of ", k);
@@ -478,8 +312,8 @@ void emit_stage_source(Arena *arena, const Plan *plan, const PlanStage *stage, E
   str_puts(&out, " to ");
   emit_comment(&out, stage->last_line);
   str_printf(&out, ", on rank %d. Emitted by ppc; rank_%d.c calls it. */\n", stage->rank, stage->rank);
-  str_printf(&out, "#include \"stage_%d.h\"\n\n#include <string.h>\n\n#include \"kernels.h\"\n", k);
-  for (int i = 0; i < stage->n_tasks; i++) emit_task(arena, plan, stage, &plan->tasks[stage->tasks[i]], &out);
+  str_printf(&out, "#include \"stage_%d.h\"\n\n%s#include \"kernels.h\"\n", k, target->stage_includes);
+  for (int i = 0; i < stage->n_tasks; i++) emit_task(arena, plan, stage, &plan->tasks[stage->tasks[i]], target, &out);
   char path[64];
   snprintf(path, sizeof path, "stage_%d.c", k);
   emit_add(arena, files, path, &out);

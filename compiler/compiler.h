@@ -30,6 +30,7 @@ typedef struct {
   int64_t seed;             /* when has_seed */
   bool has_seed;
   int threads;
+  pp_target target;
   int64_t step_limit; /* of the evaluator; 0: 10^9 */
   int64_t memory;     /* bytes that a rank may map; 0: no limit */
   bool no_fuse, verify, generate;

@@ -199,6 +199,7 @@ static void build_job(Build *b, const CompileOptions *options) {
   split_path(b, file ? file : "model.pp");
   p->schedule = schedule ? schedule : "";
   p->dtype = dtype && !strcmp(dtype, "f64") ? PP_F64 : PP_F32;
+  p->target = options ? options->target : PP_TARGET_CPU;
   p->seed = (uint64_t)op_int(top, "pp.seed", 0);
   p->steps = op_int(top, "pp.steps", 0);
   p->microbatch = (int)op_int(top, "pp.microbatch", 1);

@@ -218,6 +218,7 @@ typedef struct {
 typedef struct PlanTransferOp {
   pp_transfer_op op;
   int transfer;            /* in the plan's transfers */
+  bool waits;              /* on a device with streams: this wait is needed; false: others imply it (compiler/events.c) */
 } PlanTransferOp;
 
 typedef struct {
@@ -249,6 +250,7 @@ typedef struct {
   const char *model;         /* "gpt2.pp" */
   const char *directory;     /* absolute, of the model file */
   const char *schedule;      /* "one_f_one_b" */
+  pp_target target;
   pp_dtype dtype;
   uint64_t seed;
   int64_t steps;

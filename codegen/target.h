@@ -1,0 +1,55 @@
+/* What differs between the targets of code generation. Everything else of a program, its tables, tasks
+ * and names, is emitted by the same code. */
+#ifndef PPC_CODEGEN_TARGET_H
+#define PPC_CODEGEN_TARGET_H
+
+#include "codegen/parts.h"
+#include "compiler/base/map.h"
+
+typedef struct EmitTarget EmitTarget;
+
+/* A task under emission. */
+typedef struct {
+  Arena *arena;
+  const Plan *plan;
+  const PlanStage *stage;
+  const PlanTask *task;
+  const EmitTarget *target;
+  Str *out;
+  const char **names;       /* [n_buffers] as C sees them */
+  bool *used, *written;     /* [n_buffers] */
+  int *argument;            /* [n_buffers] position in c->at of what holds the buffer */
+  Map taken;
+} EmitTask;
+
+struct EmitTarget {
+  const char *name;            /* "cpu": in plan.json */
+  const char *products;        /* "openblas": the library of the matrix products, in plan.json */
+  const char *stage_includes;  /* lines of stage_K.c before kernels.h */
+  /* One call, to b->out, without a line break at its end. */
+  void (*statement)(EmitTask *b, const PlanStatement *s);
+  void (*kernels)(Arena *arena, const Plan *plan, EmitFiles *files);
+  /* Makefile and launch files; `files` already has everything else. */
+  void (*build_files)(Arena *arena, const Plan *plan, EmitFiles *files);
+  /* Which of codegen_runtime_files belong into DIR. */
+  bool (*takes_runtime_file)(const char *path);
+};
+
+extern const EmitTarget emit_target_cpu;  /* codegen/c/target.c */
+
+/* --- task.c ------------------------------------------------------------------------------------ */
+
+void emit_stage_source(Arena *arena, const Plan *plan, const PlanStage *stage, const EmitTarget *target, EmitFiles *files);
+/* C[m, n] = op(A) · op(B) of a MATMUL or MATMUL_ACCUMULATE; batch: the leading axes of A. */
+typedef struct {
+  int64_t batch, m, n, k;
+} EmitProduct;
+EmitProduct emit_product_shape(const PlanTask *task, const PlanStatement *s);
+/* "!c->first" or "1": whether an accumulating statement adds to what is there. */
+const char *emit_accumulates(const PlanStatement *s);
+
+/* --- c/statement.c -------------------------------------------------------------------------------- */
+
+void emit_c_statement(EmitTask *b, const PlanStatement *s);
+
+#endif
