@@ -35,4 +35,9 @@ typedef struct {
 /* kernel_body.c: the plan's kernel number `kernel` as device code; `guarded`: for statements of update tasks. */
 CudaKernel cuda_fused_kernel(Arena *arena, const Plan *plan, int kernel, bool guarded);
 
+/* kernels.c: kernels.cu, kernels.h and kernels_launch.c. A launch takes the call and what follows `control`,
+ * `random` and `microbatch` among the parameters; those three it finds by itself: pp_device_control(c),
+ * pp_device_random(c), c->microbatch. A name of a guarded variant is its maker's; stage_K.c takes it from the kernel. */
+void emit_kernels_cuda(Arena *arena, const Plan *plan, int n_kernels, const CudaKernel *kernels, EmitFiles *files);
+
 #endif

@@ -39,6 +39,7 @@ void pp_device_data(const pp_call *call, int data, void *to);
 typedef struct pp_random_state {
   uint64_t seed, step;
 } pp_random_state;                                            /* on the device */
+const double *pp_device_control(const pp_call *call);         /* f64[PP_CONTROL_SIZE] */
 const pp_random_state *pp_device_random(const pp_call *call);
 double *pp_device_losses(const pp_call *call);                /* f64[n_microbatches], on the loss rank */
 double *pp_device_counts(const pp_call *call);
