@@ -26,7 +26,7 @@ sources    = $(filter-out %_test.c %/fuzz.c,$(wildcard $(1)))
 BASE      := $(call sources,compiler/base/*.c)
 DSL       := $(call sources,dsl/*.c) $(B)/dsl/parse.c $(B)/dsl/lex.c $(B)/dsl/library.c
 COMPILER  := $(call sources,compiler/ir/*.c compiler/*.c) $(B)/compiler/page.c
-CODEGEN   := $(call sources,codegen/*.c codegen/c/*.c) $(B)/codegen/runtime_files.c
+CODEGEN   := $(call sources,codegen/*.c codegen/c/*.c codegen/cuda/*.c) $(B)/codegen/runtime_files.c
 DRIVER    := $(call sources,compiler/driver/*.c)
 objects    = $(patsubst %.c,$(B)/obj/%.o,$(patsubst $(B)/%,gen/%,$(1)))
 LIBRARY   := $(call objects,$(BASE) $(DSL) $(COMPILER) $(CODEGEN)) $(filter-out %/main.o,$(call objects,$(DRIVER)))
@@ -73,7 +73,7 @@ $(B)/codegen/runtime_files.c: codegen/embed.sh $(RUNTIME)
 
 # --- tests ------------------------------------------------------------------------------------------
 
-UNIT      := $(wildcard compiler/base/*_test.c dsl/*_test.c compiler/ir/*_test.c compiler/*_test.c codegen/*_test.c codegen/c/*_test.c compiler/driver/*_test.c)
+UNIT      := $(wildcard compiler/base/*_test.c dsl/*_test.c compiler/ir/*_test.c compiler/*_test.c codegen/*_test.c codegen/c/*_test.c codegen/cuda/*_test.c compiler/driver/*_test.c)
 UNITS     := $(patsubst %.c,$(B)/test/%,$(UNIT))
 RUNITS    := $(patsubst %.c,$(B)/test/%,$(wildcard runtime/*_test.c runtime/transport/*_test.c runtime/kernels/*_test.c))
 

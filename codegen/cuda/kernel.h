@@ -7,37 +7,40 @@
 #include "codegen/target.h"
 
 /* The emitted texts, for a kernel `scale_512` with parameters (x: "const float *", out: "float *"):
- *   kernels.cu         extern "C" __global__ __launch_bounds__(256) void scale_512(const float *__restrict__ x, …) { … }
+ *   kernels.cu         extern "C" __global__ __launch_bounds__(256) void scale_512(
+ *                          const float *__restrict__ x, float *__restrict__ out) { … }
  *   kernels.h          void launch_scale_512(const pp_call *c, const float *x, float *out);
- *   kernels_launch.c   its body: pp_launch(c, SCALE_512, (void *[]){&x, &out}); and the row of pp_kernels:
+ *   kernels_launch.c   its body: pp_launch(c, kernel_scale_512, (void *[]){&x, &out}); and the row of pp_kernels:
  *                      {"scale_512", {2, 1, 1}, 256, 0}
- * A guarded kernel is one of an update task: its first parameter is `const double *control`, and it
- * begins with `if (control[PP_CONTROL_APPLY] == 0) return;` (the makers put both in). A kernel with random numbers has, after that,
- * `const pp_random_state *random, int microbatch`. */
+ * Before these parameters there are, in this order, those that the launch finds by itself; kernels.c writes them:
+ *   guarded   `const double *control`: a kernel of an update task; it begins with `if (control[PP_CONTROL_APPLY] == 0) return;`
+ *   random    `const pp_random_state *random, int microbatch`
+ *   partial   `double *partial`: pp_device_scratch(c) */
 typedef struct {
-  const char *type; /* "const float *" */
-  const char *name;
+  const char *type; /* "const float *"; something that isn't a pointer is passed by value */
+  const char *name; /* none of c, control, random, microbatch, partial */
   bool is_restrict; /* nothing else of the call overlaps it */
 } CudaParameter;
 
-typedef struct {
+typedef struct CudaKernel {
   const char *name;      /* a C identifier, unique in the program */
   const char *comment;   /* what it computes, for the reader; may be null */
+  const char *include;   /* what its body needs beside math.cuh, reduce.cuh and random.cuh: "gather.cuh"; may be null */
   int n_parameters;
   const CudaParameter *parameters;
-  bool guarded, random;
+  bool guarded, random, partial;
   int64_t grid[3];
   int block;             /* threads, one dimension */
   int64_t shared_bytes;  /* dynamic */
-  const char *body;      /* with its braces */
+  const char *body;      /* statements, indented by 2 */
+  const struct CudaKernel *before; /* launched before it, by the same launch with the same parameters; may be null */
 } CudaKernel;
 
 /* kernel_body.c: the plan's kernel number `kernel` as device code; `guarded`: for statements of update tasks. */
 CudaKernel cuda_fused_kernel(Arena *arena, const Plan *plan, int kernel, bool guarded);
 
-/* kernels.c: kernels.cu, kernels.h and kernels_launch.c. A launch takes the call and what follows `control`,
- * `random` and `microbatch` among the parameters; those three it finds by itself: pp_device_control(c),
- * pp_device_random(c), c->microbatch. A name of a guarded variant is its maker's; stage_K.c takes it from the kernel. */
-void emit_kernels_cuda(Arena *arena, const Plan *plan, int n_kernels, const CudaKernel *kernels, EmitFiles *files);
+/* kernels.c: kernels.cu, kernels.h and kernels_launch.c. A launch takes the call and the kernel's own parameters.
+ * The name of a guarded variant is its maker's; stage_K.c takes it from the kernel. */
+void emit_kernels_cuda(Arena *arena, int n_kernels, const CudaKernel *kernels, EmitFiles *files);
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef PP_CUDA_H
 #define PP_CUDA_H
 
-#include "pp.h"
+#include "runtime/pp.h"
 
 #ifdef __cplusplus
 extern "C" {
