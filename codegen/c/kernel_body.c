@@ -10,7 +10,7 @@
  * second which reductions meet (they share a loop in the third). Bits depend on the ops alone: every value is rounded to
  * its type, every reduction has the association of runtime/kernels/reduce.h.
  * Not here: which ops belong together (compiler/fuse.c), threads. */
-#include "codegen/c/kernel_emit.h"
+#include "codegen/kernel_emit.h"
 
 enum {
   BUFFER_BYTES = 64 << 10, /* of row buffers on the stack */
@@ -318,6 +318,16 @@ static void print_columns(Emit *e, int lead, bool *done) {
   column_blocks(e, &c, kept, 0);
 }
 
+/* --- random numbers: an array of them is filled before all loops ---------------------------------------------------------- */
+
+static Val load_random(Emit *e, int v, Index linear) {
+  kernel_note_access(e, linear);
+  const char *text = arena_printf(e->arena, "%s[%s]", e->random[v], index_text(&e->space, linear));
+  return kernel_define(e, index_depth(&e->space, linear), "float", arena_printf(e->arena, "%s_i", e->random[v]), text);
+}
+
+static const KernelForm form = {.index_type = "int64_t", .simd = "#pragma omp simd", .keeps_rows = true, .random = load_random};
+
 /* --- the whole body ----------------------------------------------------------------------------------------------------------- */
 
 static void print_randoms(Emit *e) {
@@ -350,17 +360,6 @@ static void print_outputs(Emit *e) {
       if (!done[o] && (lead < 0 || plan_elements(output_type(e, o)) > plan_elements(output_type(e, lead)))) lead = o;
     if (lead < 0) return;
     print_nest(e, lead, done);
-  }
-}
-
-static void count_reductions(Emit *e) {
-  const PlanKernel *k = e->k;
-  for (int v = k->n_inputs; v < k->n_inputs + k->n_nodes; v++) {
-    const PlanNode *n = node_of(e, v);
-    int most = 0;
-    for (int i = 0; i < n->n_in; i++)
-      if (e->depth_of_reductions[n->in[i]] > most) most = e->depth_of_reductions[n->in[i]];
-    e->depth_of_reductions[v] = most + (kernel_ops[n->op].class == CLASS_REDUCE);
   }
 }
 
@@ -402,10 +401,9 @@ static void print_unused(Emit *e, Str *out) {
 
 void kernel_print_body(Arena *arena, Str *out, const PlanKernel *k, const char *const *names) {
   size_t n_values = (size_t)(k->n_inputs + k->n_nodes);
-  Emit e = {.arena = arena, .k = k, .names = names};
+  Emit e = {.arena = arena, .form = &form, .k = k, .names = names};
   e.buffered = arena_alloc_array(arena, n_values, sizeof *e.buffered);
-  e.depth_of_reductions = arena_alloc_array(arena, n_values, sizeof *e.depth_of_reductions);
-  count_reductions(&e);
+  kernel_count_reductions(&e);
   check_in_place(&e);
   for (int pass = 0; pass < 3; pass++) {
     e.final = pass == 2;

@@ -1,6 +1,6 @@
 /* kernels.h, kernels.c and kernels_select.c, see codegen/emit.h: every kernel once, a table of all of
  * them for each x86-64 level, and the choice at start. The bodies are kernel_body.c's work. */
-#include "codegen/c/kernel.h"
+#include "codegen/kernel.h"
 
 #include <ctype.h>
 #include <string.h>

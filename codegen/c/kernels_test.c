@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "codegen/c/kernel.h"
+#include "codegen/kernel.h"
 #include "codegen/emit.h"
 #include "runtime/kernels/math.h"
 #include "runtime/kernels/reduce.h"

@@ -2,7 +2,7 @@
 #ifndef PPC_KERNEL_H
 #define PPC_KERNEL_H
 
-#include "codegen/c/index.h"
+#include "codegen/index.h"
 #include "compiler/plan.h"
 
 /* C spelling of an element type: "float", "uint8_t". */

@@ -1,6 +1,6 @@
 /* Affine index expressions, see index.h. Terms are kept sorted; quotient and remainder atoms are
  * interned, so that equal expressions are equal term by term. */
-#include "codegen/c/index.h"
+#include "codegen/index.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Loops of a kernel's body, and reductions: each is a loop in the outermost scope that knows its index;
  * reductions that the pass before found side by side share one. Sums have the 16 lanes and the tree of
  * runtime/kernels/reduce.h. */
-#include "codegen/c/kernel_emit.h"
+#include "codegen/kernel_emit.h"
 
 /* --- loops ----------------------------------------------------------------------------------------------------- */
 
@@ -25,8 +25,8 @@ void kernel_close_loop(Emit *e, bool simd) {
     kernel_close_scope(e, NULL, "", NULL);
     return;
   }
-  const char *head = arena_printf(e->arena, "for (int64_t %s = %lld; %s < %lld; %s++) ", a.name, (long long)a.low, a.name, (long long)a.high, a.name);
-  kernel_close_scope(e, simd && !s->has_loops ? "#pragma omp simd" : NULL, head, NULL);
+  const char *head = arena_printf(e->arena, "for (%s %s = %lld; %s < %lld; %s++) ", e->form->index_type, a.name, (long long)a.low, a.name, (long long)a.high, a.name);
+  kernel_close_scope(e, simd && !s->has_loops ? e->form->simd : NULL, head, NULL);
 }
 
 static bool can_merge(Emit *e, const Accesses *accesses, int outer, int inner, int64_t extent) {
@@ -61,13 +61,6 @@ static void index_from_groups(Emit *e, const Groups *g, const Index *group_index
 }
 
 /* --- reductions: over an index that the scope knows ---------------------------------------------------------------- */
-
-typedef struct {
-  int value;            /* the REDUCE node */
-  const char *name;     /* of the result */
-  const char *key;
-  const char *lanes;
-} Reduction;
 
 bool kernel_is_reduced(const PlanNode *n, int axis) {
   for (int i = 0; i < n->attrs.n_axes; i++)
@@ -126,6 +119,11 @@ static Groups reduce_groups(Emit *e, const PlanNode *n, const Index *kept) {
   return kernel_merge_axes(e, used, atoms, extents, &accesses);
 }
 
+static Groups reduce_loops_of(Emit *e, const PlanNode *n, const Index *kept) {
+  if (!e->form->joins_axes) return reduce_groups(e, n, kept);
+  return (Groups){.n = 1, .extents = {plan_elements(type_of(e, n->in[0])) / plan_elements(&n->type)}};
+}
+
 static void reduction_operand(Emit *e, const Reduction *r, const Index *kept, const Groups *g, const Index *group_index, Index *out) {
   const PlanNode *node = node_of(e, r->value);
   int64_t dims[PP_MAX_RANK];
@@ -135,8 +133,7 @@ static void reduction_operand(Emit *e, const Reduction *r, const Index *kept, co
   kernel_operand_index(e, node, kept, reduced, out);
 }
 
-/* One turn of the loop: lane[position] takes the operand of each reduction. */
-static void accumulate(Emit *e, int n, const Reduction *r, const Index *kept, const Groups *g, const Index *group_index, const char *lane) {
+void kernel_accumulate(Emit *e, int n, const Reduction *r, const Index *kept, const Groups *g, const Index *group_index, const char *lane) {
   Index index[PP_MAX_RANK];
   for (int i = 0; i < n; i++) {
     reduction_operand(e, &r[i], kept, g, group_index, index);
@@ -146,7 +143,7 @@ static void accumulate(Emit *e, int n, const Reduction *r, const Index *kept, co
     const PlanNode *node = node_of(e, r[i].value);
     reduction_operand(e, &r[i], kept, g, group_index, index);
     Val x = kernel_evaluate(e, node->in[0], index);
-    const char *at = arena_printf(e->arena, "%s[%s]", r[i].lanes, lane);
+    const char *at = lane ? arena_printf(e->arena, "%s[%s]", r[i].lanes, lane) : r[i].lanes;
     kernel_line(e, e->scope, "%s = %s;", at, kernel_combine_text(e, node, at, x.text));
   }
 }
@@ -161,11 +158,11 @@ static void lane_loop(Emit *e, int loop, int n, const Reduction *r, const Index 
     kernel_extend_path(e, 'r', r->value, 0);
     const char *chunk = arena_printf(e->arena, "%s0", e->space.atoms.at[s->atom].name);
     group_index[g->n - 1] = index_loop(&e->space, s->atom);
-    accumulate(e, n, r, kept, g, group_index, "lane");
+    kernel_accumulate(e, n, r, kept, g, group_index, "lane");
     const IndexAtom a = e->space.atoms.at[s->atom];
-    const char *first = a.used ? arena_printf(e->arena, "const int64_t %s = %s + lane;", a.name, chunk) : NULL;
-    kernel_close_scope(e, s->has_loops ? NULL : "#pragma omp simd", "for (int64_t lane = 0; lane < 16; lane++) ", first);
-    kernel_close_scope(e, NULL, arena_printf(e->arena, "for (int64_t %s = 0; %s < %lld; %s += 16) ", chunk, chunk, (long long)whole, chunk), NULL);
+    const char *first = a.used ? arena_printf(e->arena, "const %s %s = %s + lane;", e->form->index_type, a.name, chunk) : NULL;
+    kernel_close_scope(e, s->has_loops ? NULL : e->form->simd, arena_printf(e->arena, "for (%s lane = 0; lane < 16; lane++) ", e->form->index_type), first);
+    kernel_close_scope(e, NULL, arena_printf(e->arena, "for (%s %s = 0; %s < %lld; %s += 16) ", e->form->index_type, chunk, chunk, (long long)whole, chunk), NULL);
   }
   if (extent == whole) return;
   Scope *s = kernel_open_loop(e, loop, whole, extent, extent);
@@ -173,7 +170,7 @@ static void lane_loop(Emit *e, int loop, int n, const Reduction *r, const Index 
   e->space.atoms.at[s->atom].keep = whole > 0;
   group_index[g->n - 1] = index_loop(&e->space, s->atom);
   const char *name = e->space.atoms.at[s->atom].name;
-  accumulate(e, n, r, kept, g, group_index, whole ? arena_printf(e->arena, "%s - %lld", name, (long long)whole) : extent == 1 ? "0" : name);
+  kernel_accumulate(e, n, r, kept, g, group_index, whole ? arena_printf(e->arena, "%s - %lld", name, (long long)whole) : extent == 1 ? "0" : name);
   kernel_close_loop(e, true);
 }
 
@@ -183,7 +180,7 @@ static void element_loop(Emit *e, int loop, int n, const Reduction *r, const Ind
   kernel_extend_path(e, 'e', r->value, 0);
   group_index[g->n - 1] = index_loop(&e->space, s->atom);
   Index position = index_linear(&e->space, g->n, g->extents, group_index);
-  accumulate(e, n, r, kept, g, group_index, arena_printf(e->arena, "(%s) %% 16", index_text(&e->space, position)));
+  kernel_accumulate(e, n, r, kept, g, group_index, arena_printf(e->arena, "(%s) %% 16", index_text(&e->space, position)));
   kernel_close_loop(e, false);
 }
 
@@ -237,17 +234,27 @@ static bool joins(Emit *e, int v, int other, const Index *index) {
   return kernel_same_space(e, v, other) && is_demanded(e, demand_key(e, other, rank, index)) && !kernel_find_memo(e, kernel_index_key(e, other, rank, index));
 }
 
-static void start_reduction(Emit *e, Scope *s, Reduction *r) {
+static void start_lanes(Emit *e, const Reduction *r) {
   const PlanNode *n = node_of(e, r->value);
-  r->name = kernel_fresh_name(e, kernel_base_name(e, r->value));
-  r->lanes = kernel_fresh_name(e, arena_printf(e->arena, "%s_lane", r->name));
   const char *type = kernel_type(n->type.dtype);
   if (!kernel_is_max(n)) {
-    kernel_line(e, s, "%s %s[16] = {0};", type, r->lanes);
+    kernel_line(e, e->scope, "%s %s[16] = {0};", type, r->lanes);
     return;
   }
-  kernel_line(e, s, "%s %s[16];", type, r->lanes);
-  kernel_line(e, s, "for (int lane = 0; lane < 16; lane++) %s[lane] = %s;", r->lanes, kernel_least(n->type.dtype));
+  kernel_line(e, e->scope, "%s %s[16];", type, r->lanes);
+  kernel_line(e, e->scope, "for (int lane = 0; lane < 16; lane++) %s[lane] = %s;", r->lanes, kernel_least(n->type.dtype));
+}
+
+/* All 16 lanes by who runs here, in loops over the groups. */
+static void reduce_in_turn(Emit *e, int loop, int n, const Reduction *r, const Index *kept, const Groups *g) {
+  Index group_index[PP_MAX_RANK];
+  for (int i = 0; i < n; i++) start_lanes(e, &r[i]);
+  reduce_loops(e, loop, n, r, kept, g, 0, group_index);
+  for (int i = 0; i < n; i++) {
+    const PlanNode *node = node_of(e, r[i].value);
+    kernel_line(e, e->scope, "const %s %s = pp_fold_%s_%s(%s, 1);", kernel_type(node->type.dtype), r[i].name,
+                kernel_is_max(node) ? "max" : "sum", kernel_suffix(node->type.dtype), r[i].lanes);
+  }
 }
 
 Val kernel_reduce(Emit *e, int v, const Index *index, const char *key) {
@@ -261,27 +268,36 @@ Val kernel_reduce(Emit *e, int v, const Index *index, const char *key) {
   for (int other = e->k->n_inputs; other < e->k->n_inputs + e->k->n_nodes && n < MAX_JOINED; other++)
     if (joins(e, v, other, index)) r[n++] = (Reduction){.value = other, .key = kernel_index_key(e, other, rank, index)};
   if (!e->final && !e->trials) VEC_PUSH(e->arena, &e->demanded, demand_key(e, v, rank, index));
-  Groups g = reduce_groups(e, node_of(e, v), index);
+  Groups g = reduce_loops_of(e, node_of(e, v), index);
   for (int i = 1; i < n; i++) { /* joined ones must fall into the same loops */
-    Groups other = reduce_groups(e, node_of(e, r[i].value), index);
+    Groups other = reduce_loops_of(e, node_of(e, r[i].value), index);
     bool same = other.n == g.n && !memcmp(other.extents, g.extents, sizeof *g.extents * (size_t)g.n);
     if (!same) r[i--] = r[--n];
   }
-  Index group_index[PP_MAX_RANK];
-  for (int i = 0; i < n; i++) start_reduction(e, home, &r[i]);
   int loop = e->n_loops++;
-  reduce_loops(e, loop, n, r, index, &g, 0, group_index);
+  for (int i = 0; i < n; i++) r[i].name = kernel_fresh_name(e, kernel_base_name(e, r[i].value));
+  for (int i = 0; i < n; i++) r[i].lanes = kernel_fresh_name(e, arena_printf(e->arena, "%s_lane", r[i].name));
+  if (e->reducing == 0 && home->depth > e->deepest) e->deepest = home->depth;
+  e->reducing++;
+  if (!e->form->reduce || !e->form->reduce(e, loop, n, r, index, &g)) reduce_in_turn(e, loop, n, r, index, &g);
+  e->reducing--;
   kernel_finish_loop(e, loop);
-  Val first = {0};
   for (int i = 0; i < n; i++) {
-    const PlanNode *node = node_of(e, r[i].value);
-    Val val = {r[i].name, home->depth};
-    kernel_line(e, home, "const %s %s = pp_fold_%s_%s(%s, 1);", kernel_type(node->type.dtype), val.text, kernel_is_max(node) ? "max" : "sum",
-         kernel_suffix(node->type.dtype), r[i].lanes);
-    kernel_remember(e, home, r[i].key, val);
-    VEC_PUSH(e->arena, &home->results, val.text);
-    if (i == 0) first = val;
+    kernel_remember(e, home, r[i].key, (Val){r[i].name, home->depth});
+    VEC_PUSH(e->arena, &home->results, r[i].name);
   }
   e->scope = saved;
-  return first;
+  return (Val){r[0].name, home->depth};
+}
+
+void kernel_count_reductions(Emit *e) {
+  const PlanKernel *k = e->k;
+  e->depth_of_reductions = arena_alloc_array(e->arena, (size_t)(k->n_inputs + k->n_nodes), sizeof *e->depth_of_reductions);
+  for (int v = k->n_inputs; v < k->n_inputs + k->n_nodes; v++) {
+    const PlanNode *n = node_of(e, v);
+    int most = 0;
+    for (int i = 0; i < n->n_in; i++)
+      if (e->depth_of_reductions[n->in[i]] > most) most = e->depth_of_reductions[n->in[i]];
+    e->depth_of_reductions[v] = most + (kernel_ops[n->op].class == CLASS_REDUCE);
+  }
 }

@@ -1,11 +1,12 @@
 /* Shared by the files that write a kernel's body: kernel_scope.c (scopes and their text), kernel_value.c
- * (values at symbolic indexes), kernel_loops.c (loops and reductions), kernel_body.c (nests of outputs). */
+ * (values at symbolic indexes), kernel_loops.c (loops and reductions); for each target its own kernel_body.c
+ * (nests of outputs), and a KernelForm that says what is written differently. */
 #ifndef PPC_KERNEL_EMIT_H
 #define PPC_KERNEL_EMIT_H
 
 #include <string.h>
 
-#include "codegen/c/kernel.h"
+#include "codegen/kernel.h"
 #include "compiler/base/diag.h"
 
 typedef enum { CLASS_LEAF, CLASS_MAP, CLASS_REDUCE, CLASS_MOVE, CLASS_PRODUCT, CLASS_SPECIAL, CLASS_EFFECT, CLASS_STRUCT } OpClass;
@@ -40,6 +41,7 @@ typedef struct Scope {
   struct Scope *parent;
   int depth, indent;
   bool is_condition;  /* nothing moves out of it: its loads hold under its condition only */
+  Index condition;    /* what is compared there */
   bool has_loops;     /* closed ones inside */
   const char *path;   /* what it is for: the same in both passes */
   Str text;
@@ -67,8 +69,39 @@ typedef struct {
 typedef VEC(Access) Accesses;
 typedef VEC(const char *) Texts;
 
+typedef struct Emit Emit;
+
+/* Axes merged into fewer loops: extents, outermost first. */
 typedef struct {
+  int n;
+  int64_t extents[PP_MAX_RANK];
+} Groups;
+
+typedef struct {
+  int value;            /* the REDUCE node */
+  const char *name;     /* of the result */
+  const char *key;
+  const char *lanes;    /* the variable that takes the operands */
+} Reduction;
+
+/* What differs between targets. */
+typedef struct {
+  const char *index_type; /* of loop variables */
+  const char *simd;       /* a line before loops whose turns are independent, "#pragma omp simd" */
+  bool keeps_rows;        /* costly values that two loops over one row need are kept on the stack */
+  bool joins_axes;        /* one loop for all reduced axes */
+  /* Element `linear` of the RANDOM node v. */
+  Val (*random)(Emit *e, int v, Index linear);
+  /* May load in its own way, true then. `v`: the input. */
+  bool (*load)(Emit *e, int v, Index linear, Val *out_val);
+  /* May write the loop over n joined reductions into e->scope in its own way and declare the results, true then. */
+  bool (*reduce)(Emit *e, int loop, int n, const Reduction *r, const Index *kept, const Groups *g);
+} KernelForm;
+
+struct Emit {
   Arena *arena;
+  const KernelForm *form;
+  void *own;                  /* the form's */
   const PlanKernel *k;
   const char *const *names;   /* parameters */
   IndexSpace space;
@@ -87,7 +120,9 @@ typedef struct {
   const char **random;        /* per node: name of the array that holds it */
   bool *random_output;        /* per output: filled in the prologue */
   int *depth_of_reductions;   /* per value: reductions on the longest path to it */
-} Emit;
+  int deepest;                /* depth of the innermost scope to which a reduction belongs that isn't inside another */
+  int reducing;               /* nested reductions that are being written */
+};
 
 static inline bool is_input(const Emit *e, int v) { return v < e->k->n_inputs; }
 static inline const PlanNode *node_of(const Emit *e, int v) { return &e->k->nodes[v - e->k->n_inputs]; }
@@ -127,6 +162,8 @@ void kernel_note_access(Emit *e, Index index);
 
 /* --- kernel_value.c: values at symbolic indexes ----------------------------------------------------- */
 
+/* A constant variable of this type and value, in the scope at `depth`; equal texts share one. */
+Val kernel_define(Emit *e, int depth, const char *type, const char *base, const char *text);
 const char *kernel_index_key(Emit *e, int v, int rank, const Index *index);
 const char *kernel_base_name(Emit *e, int v);
 void kernel_choose_buffers(Emit *e);
@@ -134,12 +171,6 @@ Val kernel_evaluate(Emit *e, int v, const Index *index);
 void kernel_prefetch(Emit *e, int v, const Index *index);
 
 /* --- kernel_loops.c: loops, and reductions, which are loops of their own ------------------------------ */
-
-/* Axes merged into fewer loops: extents, outermost first. */
-typedef struct {
-  int n;
-  int64_t extents[PP_MAX_RANK];
-} Groups;
 
 enum { MAX_JOINED = 8 }; /* reductions, or column sums, in one loop */
 const char *kernel_loop_name(Emit *e, int depth);
@@ -152,6 +183,10 @@ const char *kernel_least(pp_dtype d);
 const char *kernel_combine_text(Emit *e, const PlanNode *n, const char *a, const char *b);
 void kernel_operand_index(const Emit *e, const PlanNode *n, const Index *kept, const Index *reduced, Index *out);
 int kernel_reduced_dims(const Emit *e, const PlanNode *n, int64_t *dims);
+/* Values of reductions that are joined at one element: lane[i] of each (null: `lanes` itself) takes its operand. */
+void kernel_accumulate(Emit *e, int n, const Reduction *r, const Index *kept, const Groups *g, const Index *group_index, const char *lane);
+/* The reductions of each value on its longest path, in e->depth_of_reductions. */
+void kernel_count_reductions(Emit *e);
 bool kernel_same_space(const Emit *e, int a, int b);
 Val kernel_reduce(Emit *e, int v, const Index *index, const char *key);
 

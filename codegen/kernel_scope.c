@@ -3,7 +3,7 @@
  * operands; closing a scope moves its text into the one around it. */
 #include <ctype.h>
 
-#include "codegen/c/kernel_emit.h"
+#include "codegen/kernel_emit.h"
 
 const KernelOp kernel_ops[] = {
 #define OP(id, name, class, ...) {name, CLASS_##class},

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <math.h>
 
-#include "codegen/c/kernel_emit.h"
+#include "codegen/kernel_emit.h"
 
 enum {
   BUFFER_BYTES = 64 << 10 /* of row buffers on the stack */
@@ -37,23 +37,29 @@ const char *kernel_base_name(Emit *e, int v) {
   return arena_printf(e->arena, "%s_%d", kernel_ops[n->op].name, v);
 }
 
-/* A constant variable of value `text`, in the scope at `depth`; equal texts share one. */
-static Val define(Emit *e, int depth, pp_dtype dtype, const char *base, const char *text) {
-  const char *key = arena_printf(e->arena, "=%s %s", kernel_type(dtype), text);
+Val kernel_define(Emit *e, int depth, const char *type, const char *base, const char *text) {
+  const char *key = arena_printf(e->arena, "=%s %s", type, text);
   const Memo *m = kernel_find_memo(e, key);
   if (m) return m->val;
   Scope *s = kernel_scope_at(e, depth);
   Val val = {kernel_fresh_name(e, base), s->depth};
-  kernel_line(e, s, "const %s %s = %s;", kernel_type(dtype), val.text, text);
+  kernel_line(e, s, "const %s %s = %s;", type, val.text, text);
   kernel_remember(e, s, key, val);
   return val;
 }
 
-static Val load(Emit *e, const char *array, pp_dtype dtype, Index linear) {
+static Val define(Emit *e, int depth, pp_dtype dtype, const char *base, const char *text) {
+  return kernel_define(e, depth, kernel_type(dtype), base, text);
+}
+
+/* Element `linear` of input v. */
+static Val load(Emit *e, int v, Index linear) {
+  Val val;
   kernel_note_access(e, linear);
-  const char *text = arena_printf(e->arena, "%s[%s]", array, index_text(&e->space, linear));
-  const char *base = arena_printf(e->arena, "%s_i", array);
-  return define(e, index_depth(&e->space, linear), dtype, base, text);
+  if (e->form->load && e->form->load(e, v, linear, &val)) return val;
+  const char *text = arena_printf(e->arena, "%s[%s]", e->names[v], index_text(&e->space, linear));
+  const char *base = arena_printf(e->arena, "%s_i", e->names[v]);
+  return define(e, index_depth(&e->space, linear), type_of(e, v)->dtype, base, text);
 }
 
 static const char *float_text(Emit *e, double value, pp_dtype dtype) {
@@ -233,7 +239,7 @@ void kernel_choose_buffers(Emit *e) {
 static Val evaluate_map(Emit *e, int v, const Index *index) {
   const PlanNode *n = node_of(e, v);
   Index linear = index_linear(&e->space, n->type.rank, n->type.dims, index);
-  bool costly = is_costly(n->op) && plan_elements(&n->type) > 1;
+  bool costly = e->form->keeps_rows && is_costly(n->op) && plan_elements(&n->type) > 1;
   Buffer *kept = find_buffer(e, v, linear);
   if (kept) return read_buffer(e, v, kept);
   const char *in[3];
@@ -280,6 +286,7 @@ static Val evaluate_concat(Emit *e, int v, const Index *index, int i) {
   const char *position = index_text(&e->space, index[axis]);
   for (int side = 0; side < 2; side++) {
     Scope *c = kernel_open_scope(e, true);
+    c->condition = index[axis];
     kernel_extend_path(e, '?', v, i * 2 + side);
     Val x = side == 0 ? kernel_evaluate(e, n->in[i], index) : evaluate_concat(e, v, rest, i + 1);
     kernel_line(e, c, "%s = %s;", val.text, x.text);
@@ -309,6 +316,7 @@ static Val evaluate_pad(Emit *e, int v, const Index *index, int axis) {
   kernel_line(e, s, "%s %s = 0;", kernel_type(n->type.dtype), val.text);
   const char *text = index_text(&e->space, p);
   Scope *c = kernel_open_scope(e, true);
+  c->condition = p;
   kernel_extend_path(e, '?', v, axis);
   Val x = evaluate_pad(e, v, index, axis + 1);
   kernel_line(e, c, "%s = %s;", val.text, x.text);
@@ -353,7 +361,7 @@ static Val evaluate_leaf(Emit *e, int v, const Index *index) {
     return define(e, index_depth(&e->space, i), PP_I32, kernel_base_name(e, v), arena_printf(e->arena, "(int32_t)(%s)", index_text(&e->space, i)));
   }
   if (n->op != PLAN_OP_RANDOM) bug("op %s in a kernel", kernel_ops[n->op].name);
-  return load(e, e->random[v], PP_F32, index_linear(&e->space, n->type.rank, n->type.dims, index));
+  return e->form->random(e, v, index_linear(&e->space, n->type.rank, n->type.dims, index));
 }
 
 /* Evaluates only the reductions that `v` needs, so that their loops come before what is open. */
@@ -387,7 +395,7 @@ static Val evaluate_prefetch(Emit *e, int v, const Index *index) {
 Val kernel_evaluate(Emit *e, int v, const Index *index) {
   if (e->prefetch) return evaluate_prefetch(e, v, index);
   const PlanType *t = type_of(e, v);
-  if (is_input(e, v)) return load(e, e->names[v], t->dtype, index_linear(&e->space, t->rank, t->dims, index));
+  if (is_input(e, v)) return load(e, v, index_linear(&e->space, t->rank, t->dims, index));
   OpClass class = kernel_ops[node_of(e, v)->op].class;
   if (class == CLASS_LEAF) return evaluate_leaf(e, v, index);
   const char *key = kernel_index_key(e, v, t->rank, index);
