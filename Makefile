@@ -32,6 +32,9 @@ objects    = $(patsubst %.c,$(B)/obj/%.o,$(patsubst $(B)/%,gen/%,$(1)))
 LIBRARY   := $(call objects,$(BASE) $(DSL) $(COMPILER) $(CODEGEN)) $(filter-out %/main.o,$(call objects,$(DRIVER)))
 RUNTIME   := $(sort $(wildcard runtime/*.[hc] runtime/*.sh runtime/transport/*.[hc] runtime/kernels/*.[hc]))
 RUNTIME   := $(filter-out %_test.c,$(RUNTIME))
+# Goes into folders of emitted programs, beside the above.
+EMBEDDED  := $(sort $(RUNTIME) $(filter-out %_test.c, $(wildcard runtime/cuda/*.[ch] runtime/kernels/cuda/*.cuh runtime/check/*.[ch] \
+             runtime/check/*.map runtime/check/*.mk)))
 
 all: bin/ppc
 
@@ -67,9 +70,9 @@ $(B)/compiler/page.c: compiler/page/embed.sh compiler/page/page.css compiler/pag
 	@mkdir -p $(@D)
 	$(SAY)sh compiler/page/embed.sh compiler/page/page.css compiler/page/page.js >$@.tmp && mv $@.tmp $@
 
-$(B)/codegen/runtime_files.c: codegen/embed.sh $(RUNTIME)
+$(B)/codegen/runtime_files.c: codegen/embed.sh $(EMBEDDED)
 	@mkdir -p $(@D)
-	$(SAY)sh codegen/embed.sh $(RUNTIME) >$@.tmp && mv $@.tmp $@
+	$(SAY)sh codegen/embed.sh $(EMBEDDED) >$@.tmp && mv $@.tmp $@
 
 # A header that is gone is a reason to build what included it, not to stop.
 %.h: ;
@@ -106,6 +109,17 @@ test-long: setup
 demo: setup
 	@$(MAKE) --no-print-directory bin/ppc
 	@testdata/demo
+
+# Libraries in place of those of CUDA, under which emitted programs are checked without a GPU.
+CHECK_FROM := runtime/check
+CHECK_TO   := $(B)/check
+include runtime/check/build.mk
+ifeq ($(CUDA),)
+check-libs:
+	@echo 'skipped: the checking libraries need the headers of CUDA, and nvcc is not installed'
+else
+check-libs: $(CHECK_LIBS)
+endif
 
 # The compiler with sanitizers and its fuzzer. MLIR is linked as it is.
 SANITIZE  := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-format-truncation
@@ -146,4 +160,4 @@ format:
 
 -include $(shell find $(B)/obj $(B)/asan/obj -name '*.d' 2>/dev/null)
 
-.PHONY: all bench setup test test-long check demo fuzz gallery clean install format
+.PHONY: all bench setup test test-long check check-libs demo fuzz gallery clean install format

@@ -3,7 +3,9 @@
 
 #include "codegen/target.h"
 
-static bool takes_runtime_file(const char *path) { return strstr(path, "/cuda/") == NULL; }
+static bool takes_runtime_file(const char *path) {
+  return strstr(path, "/cuda/") == NULL && strstr(path, "/check/") == NULL;
+}
 
 const EmitTarget emit_target_cpu = {
     .name = "cpu",
