@@ -25,7 +25,7 @@ CHECK_CC    = $(CC) -std=c11 -O2 -g -fPIC -shared -fno-semantic-interposition $(
               -isystem $(CUDA)/include -Wl,-Bsymbolic-functions -Wl,--no-undefined -Wl,-soname,$(@F) $(filter %.c,$^)
 CHECK_CORE  = -L$(CHECK_LIB) -l:libcudart.so.13
 
-$(CHECK_LIB)/libcudart.so.13: $(addprefix $(CHECK_FROM)/,cudart.c race.c device.c nvtx.c core.h report.h cudart.map)
+$(CHECK_LIB)/libcudart.so.13: $(addprefix $(CHECK_FROM)/,cudart.c span.c label.c race.c device.c nvtx.c core.h report.h cudart.map)
 	@mkdir -p $(@D)
 	$(CHECK_SAY)$(CHECK_CC) -Wl,--version-script,$(CHECK_FROM)/cudart.map -o $@.new && mv $@.new $@
 
