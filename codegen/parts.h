@@ -63,14 +63,20 @@ typedef VEC(EmitLife) EmitLives;
 /* `always`: live in all steps, sorted by place. `lives`: the rest, sorted by place and point. */
 void emit_lives(Arena *arena, const Plan *plan, const PlanRank *rank, EmitLives *always, EmitLives *lives);
 
-/* --- rank.c ------------------------------------------------------------------------------------ */
-
-void emit_rank(Arena *arena, const Plan *plan, const PlanRank *rank, EmitFiles *files);
-
 /* --- plan_json.c: the only user of jansson in codegen ------------------------------------------------ */
 
 /* `target`: "cpu"; `products`: the library of the matrix products. */
 void emit_plan_json(Arena *arena, const Plan *plan, const char *target, const char *products, EmitFiles *files);
+
+/* --- launch.c ------------------------------------------------------------------------------------- */
+
+/* launch.sh, mpmd.conf, mpiexec.conf. `setup`: lines of launch.sh behind `here=…`, the folder of the programs. */
+void emit_launch_files(Arena *arena, const Plan *plan, const char *setup, EmitFiles *files);
+/* Parts of a Makefile: a variable with the files that are taken; PROGRAMS and `all`; what each program is linked from. */
+void emit_list(Str *out, const char *name, const EmitFiles *files, bool (*takes)(const char *path));
+void emit_programs(Str *out, const Plan *plan);
+void emit_prerequisites(Str *out, const Plan *plan);
+bool emit_is_of_one_rank(const char *path);
 
 /* --- c/build_files.c ------------------------------------------------------------------------------ */
 

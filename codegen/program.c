@@ -22,12 +22,13 @@ static const EmitTarget *target_of(const Plan *plan) {
 
 void emit_program(Arena *arena, const Plan *plan, EmitFiles *files) {
   const EmitTarget *target = target_of(plan);
+  const void *prepared = target->prepare ? target->prepare(arena, plan) : NULL;
   for (int k = 0; k < plan->n_stages; k++) {
     emit_stage_header(arena, plan, &plan->stages[k], files);
-    emit_stage_source(arena, plan, &plan->stages[k], target, files);
+    emit_stage_source(arena, plan, &plan->stages[k], target, prepared, files);
   }
-  target->kernels(arena, plan, files);
-  for (int r = 0; r < plan->n_ranks; r++) emit_rank(arena, plan, &plan->ranks[r], files);
+  target->kernels(arena, plan, prepared, files);
+  for (int r = 0; r < plan->n_ranks; r++) emit_rank(arena, plan, &plan->ranks[r], target, files);
   add_runtime(arena, target, files);
   emit_plan_json(arena, plan, target->name, target->products, files);
   target->build_files(arena, plan, files);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/parts.h"
+#include "codegen/target.h"
 #include "compiler/base/map.h"
 
 enum { NAMED_TRANSFERS = 4 }; /* in an action's comment */
@@ -15,6 +15,7 @@ typedef struct {
   Arena *arena;
   const Plan *plan;
   const PlanRank *rank;
+  const EmitTarget *target;
   Str *out;
   int *local_task;      /* [n_tasks] of the plan → index here, -1: not of this rank */
   int *local_transfer;  /* [n_transfers] likewise */
@@ -510,7 +511,7 @@ static void emit_head(Rank *r) {
   str_puts(r->out, " bytes of arena and ");
   emit_grouped(r->out, r->rank->window_bytes);
   str_puts(r->out, " bytes of window, from which its peers read.\n */\n");
-  str_puts(r->out, "#include <stddef.h>\n#include <stdint.h>\n\n#include \"kernels.h\"\n#include \"runtime/pp.h\"\n");
+  str_printf(r->out, "#include <stddef.h>\n#include <stdint.h>\n\n%s", r->target->rank_includes);
   for (int s = 0; s < plan->n_stages; s++)
     if (plan->stages[s].rank == r->rank->rank) str_printf(r->out, "#include \"stage_%d.h\"\n", s);
   str_puts(r->out, "\n#define W (UINT64_C(1) << 63) /* in the window */\n");
@@ -589,13 +590,12 @@ static void emit_main(Rank *r) {
   int k = r->rank->rank;
   str_printf(r->out, "\n#ifndef PP_THREADS /* else threads.c runs all ranks */\n"
                      "int main(int argc, char **argv) {\n"
-                     "  if (pp_kernels_select() != 0) return 1;\n"
-                     "  return pp_main(&pp_rank_%d, argc, argv);\n}\n#endif\n", k);
+                     "%s  return pp_main(&pp_rank_%d, argc, argv);\n}\n#endif\n", r->target->main_starts, k);
 }
 
-void emit_rank(Arena *arena, const Plan *plan, const PlanRank *rank, EmitFiles *files) {
+void emit_rank(Arena *arena, const Plan *plan, const PlanRank *rank, const EmitTarget *target, EmitFiles *files) {
   Str out = {0}, offsets = {0};
-  Rank r = {.arena = arena, .plan = plan, .rank = rank, .out = &out};
+  Rank r = {.arena = arena, .plan = plan, .rank = rank, .target = target, .out = &out};
   number_tasks(&r);
   number_transfers(&r);
   number_lines(&r);
@@ -622,6 +622,7 @@ void emit_rank(Arena *arena, const Plan *plan, const PlanRank *rank, EmitFiles *
   emit_tables(&r);
   emit_places(&r);
   emit_checks(&r);
+  if (target->program) target->program(&out, plan, rank);
   str_puts(&out, "};\n");
   emit_main(&r);
   char path[64];

@@ -112,7 +112,7 @@ static bool same_place(const PlanBuffer *x, const PlanBuffer *y) {
 }
 
 /* What already lies where it is to be copied to needs no line. */
-static bool does_nothing(const PlanTask *task, const PlanStatement *s) {
+bool emit_does_nothing(const PlanTask *task, const PlanStatement *s) {
   switch (s->op) {
   case PLAN_OP_DATA:
   case PLAN_OP_OUTPUT:
@@ -127,7 +127,7 @@ static bool does_nothing(const PlanTask *task, const PlanStatement *s) {
 static void mark_buffers(EmitTask *b) {
   for (int i = 0; i < b->task->n_statements; i++) {
     const PlanStatement *s = &b->task->statements[i];
-    if (does_nothing(b->task, s)) continue;
+    if (emit_does_nothing(b->task, s)) continue;
     for (int k = 0; k < s->n_in; k++) b->used[s->in[k]] = true;
     for (int k = 0; k < s->n_out; k++) b->used[s->out[k]] = b->written[s->out[k]] = true;
     if (s->workspace >= 0) b->used[s->workspace] = b->written[s->workspace] = true;
@@ -282,9 +282,10 @@ static void emit_head(EmitTask *b) {
 }
 
 static void emit_task(Arena *arena, const Plan *plan, const PlanStage *stage, const PlanTask *task, const EmitTarget *target,
-                      Str *out) {
+                      const void *prepared, Str *out) {
   size_t n = (size_t)task->n_buffers;
-  EmitTask b = {.arena = arena, .plan = plan, .stage = stage, .task = task, .target = target, .out = out};
+  EmitTask b = {.arena = arena, .plan = plan, .stage = stage, .task = task, .target = target, .out = out,
+                .prepared = prepared};
   b.names = arena_alloc_array(arena, n, sizeof *b.names);
   b.used = arena_alloc_array(arena, n, sizeof *b.used);
   b.written = arena_alloc_array(arena, n, sizeof *b.written);
@@ -298,11 +299,12 @@ static void emit_task(Arena *arena, const Plan *plan, const PlanStage *stage, co
   if (out->length == before) str_puts(out, "  (void)c; /* nothing to do */\n");
   else str_putc(out, '\n');
   for (int i = 0; i < task->n_statements; i++)
-    if (!does_nothing(task, &task->statements[i])) emit_statement(&b, &task->statements[i]);
+    if (!emit_does_nothing(task, &task->statements[i])) emit_statement(&b, &task->statements[i]);
   str_puts(out, "}\n");
 }
 
-void emit_stage_source(Arena *arena, const Plan *plan, const PlanStage *stage, const EmitTarget *target, EmitFiles *files) {
+void emit_stage_source(Arena *arena, const Plan *plan, const PlanStage *stage, const EmitTarget *target, const void *prepared,
+                       EmitFiles *files) {
   Str out = {0};
   int k = stage->index;
   str_printf(&out, "/* Stage %d of ", k);
@@ -313,7 +315,7 @@ void emit_stage_source(Arena *arena, const Plan *plan, const PlanStage *stage, c
   emit_comment(&out, stage->last_line);
   str_printf(&out, ", on rank %d. Emitted by ppc; rank_%d.c calls it. */\n", stage->rank, stage->rank);
   str_printf(&out, "#include \"stage_%d.h\"\n\n%s#include \"kernels.h\"\n", k, target->stage_includes);
-  for (int i = 0; i < stage->n_tasks; i++) emit_task(arena, plan, stage, &plan->tasks[stage->tasks[i]], target, &out);
+  for (int i = 0; i < stage->n_tasks; i++) emit_task(arena, plan, stage, &plan->tasks[stage->tasks[i]], target, prepared, &out);
   char path[64];
   snprintf(path, sizeof path, "stage_%d.c", k);
   emit_add(arena, files, path, &out);
