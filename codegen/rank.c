@@ -529,7 +529,7 @@ static void emit_place(Rank *r, const char *name, uint64_t offset) {
 
 static void emit_scalars(Rank *r) {
   const Plan *plan = r->plan;
-  str_puts(r->out, "  .abi_version = PP_ABI_VERSION,\n  .model = ");
+  str_printf(r->out, "  .abi_version = PP_ABI_VERSION,\n  .device = &pp_device_%s,\n  .model = ", r->target->name);
   emit_string(r->out, plan->model);
   str_puts(r->out, ",\n  .directory = ");
   emit_string(r->out, plan->directory);

@@ -388,7 +388,7 @@ pp_program *chain_create(const chain_options *options, int rank, int n_ranks) {
   pp_program *p = room(1, sizeof *p);
   chain = *options;
   b->p = p;
-  *p = (pp_program){.abi_version = PP_ABI_VERSION, .model = "chain.pp", .directory = "/tmp", .plan_hash = 77 + (uint64_t)n_ranks,
+  *p = (pp_program){.abi_version = PP_ABI_VERSION, .device = &pp_device_cpu, .model = "chain.pp", .directory = "/tmp", .plan_hash = 77 + (uint64_t)n_ranks,
                     .rank = rank, .n_ranks = n_ranks, .n_stages = STAGES, .n_microbatches = MICROBATCHES, .microbatch = ROWS,
                     .steps = 5, .seed = 1, .nonfinite_skip = options->skip, .loss_rank = n_ranks - 1, .real = PP_F32};
   b->actions = room(MAX, sizeof *b->actions);

@@ -83,12 +83,12 @@ static void draw_values(const pp_parameter *p, uint64_t seed, uint64_t first, do
   memset(values, 0, (size_t)n * sizeof *values);
 }
 
-static void fill_from_seed(const pp_rank *rank, const pp_parameter *p, void *dst) {
+/* Elements from number `first` on. */
+static void fill_from_seed(const pp_rank *rank, const pp_parameter *p, void *dst, int64_t first, int64_t n) {
   double values[512];
-  int64_t n = (int64_t)n_elements(p);
   for (int64_t at = 0; at < n; at += 512) {
     int64_t part = n - at < 512 ? n - at : 512;
-    draw_values(p, rank->options->seed, (uint64_t)at, values, part);
+    draw_values(p, rank->options->seed, (uint64_t)(first + at), values, part);
     store(dst, p->dtype, at, values, part);
   }
 }
@@ -240,23 +240,24 @@ static int is_same_type(const pp_parameter *p, const pp_tensor_entry *e) {
   return strcmp(e->dtype, p->dtype == PP_F64 ? "F64" : "F32") == 0;
 }
 
-static int fill_converted(const pp_rank *rank, const pp_parameter *p, const pp_tensor_entry *e, void *dst) {
+static int fill_converted(const pp_rank *rank, const pp_parameter *p, const pp_tensor_entry *e, void *dst, int64_t first, int64_t n) {
   unsigned char bytes[512 * 8];
   double values[512];
   size_t width = float_width(e->dtype);
-  int64_t n = (int64_t)n_elements(p);
   for (int64_t at = 0; at < n; at += 512) {
     int64_t part = n - at < 512 ? n - at : 512;
-    if (!pp_tensors_read(rank->init, e->begin + (uint64_t)at * width, bytes, (size_t)part * width)) return 0;
+    if (!pp_tensors_read(rank->init, e->begin + (uint64_t)(first + at) * width, bytes, (size_t)part * width)) return 0;
     for (int64_t i = 0; i < part; i++) values[i] = convert_one(e->dtype, bytes + (size_t)i * width);
     store(dst, p->dtype, at, values, part);
   }
   return 1;
 }
 
-static pp_status fill_from_file(pp_rank *rank, const pp_parameter *p, void *dst) {
+static pp_status fill_from_file(pp_rank *rank, const pp_parameter *p, void *dst, int64_t first, int64_t n) {
   const pp_tensor_entry *e = pp_tensors_find(rank->init, p->name);
-  int fine = is_same_type(p, e) ? pp_tensors_read(rank->init, e->begin, dst, bytes_of(p)) : fill_converted(rank, p, e, dst);
+  size_t width = width_of(p->dtype);
+  int fine = is_same_type(p, e) ? pp_tensors_read(rank->init, e->begin + (uint64_t)first * width, dst, (size_t)n * width)
+                                : fill_converted(rank, p, e, dst, first, n);
   if (fine) return PP_OK;
   return pp_fail(rank, PP_EXIT_INPUT, "%s: can't read %s: %s", rank->options->init, p->name,
                  errno ? strerror(errno) : "the file has become shorter");
@@ -272,21 +273,32 @@ static pp_status allocate_kept(pp_rank *rank) {
   return rank->kept ? PP_OK : pp_fail(rank, PP_EXIT_FAILED, "no memory for %zu bytes of gradients (--save-gradients)", total);
 }
 
+static pp_status start_one(pp_rank *rank, const pp_held *h, unsigned char *buffer) {
+  const pp_parameter *p = &rank->program->parameters[h->parameter];
+  unsigned char *value = pp_address_in(rank, h->value_space, h->value);
+  size_t width = width_of(p->dtype), total = bytes_of(p);
+  for (size_t at = 0; at < total; at += PP_CHUNK_BYTES) {
+    size_t size_bytes = total - at < PP_CHUNK_BYTES ? total - at : PP_CHUNK_BYTES;
+    int64_t first = (int64_t)(at / width), n = (int64_t)(size_bytes / width);
+    if (rank->init) PP_TRY(fill_from_file(rank, p, buffer, first, n));
+    else fill_from_seed(rank, p, buffer, first, n);
+    PP_TRY(rank->program->device->write(rank, value + at, buffer, size_bytes));
+    if (pp_failing(rank)) return PP_STOPPED;
+  }
+  return PP_OK;
+}
+
 pp_status pp_parameters_start(pp_rank *rank) {
   const pp_program *program = rank->program;
   if (rank->options->init) PP_TRY(open_init(rank));
   if (rank->options->save_gradients && rank->options->steps > 0) PP_TRY(allocate_kept(rank));
-  for (int i = 0; i < program->n_held; i++) {
-    const pp_held *h = &program->held[i];
-    const pp_parameter *p = &program->parameters[h->parameter];
-    void *value = pp_address_in(rank, h->value_space, h->value);
-    if (rank->init) PP_TRY(fill_from_file(rank, p, value));
-    else fill_from_seed(rank, p, value);
-    if (pp_failing(rank)) return PP_STOPPED;
-  }
+  unsigned char *buffer = malloc(PP_CHUNK_BYTES);
+  pp_status status = buffer ? PP_OK : pp_fail(rank, PP_EXIT_FAILED, "out of memory");
+  for (int i = 0; status == PP_OK && i < program->n_held; i++) status = start_one(rank, &program->held[i], buffer);
+  free(buffer);
   pp_tensors_close(rank->init);
   rank->init = NULL;
-  return PP_OK;
+  return status;
 }
 
 /* --- gathering -------------------------------------------------------------------------------------- */
@@ -294,29 +306,23 @@ pp_status pp_parameters_start(pp_rank *rank) {
 /* What to do on rank 0 with the next bytes of a tensor. */
 typedef pp_status Sink(pp_rank *rank, void *context, const pp_parameter *p, unsigned char *bytes, size_t n);
 
+typedef enum { GATHER_VALUES, GATHER_GRADIENTS, GATHER_STATE } What;
+
 /* All bytes of one tensor, from its owner to rank 0's sink. `own` is null on ranks that don't own it. */
-static pp_status gather_one(pp_rank *rank, const pp_parameter *p, const unsigned char *own, unsigned char *buffer, Sink *sink,
-                            void *context) {
+static pp_status gather_one(pp_rank *rank, const pp_parameter *p, What what, const unsigned char *own, unsigned char *buffer,
+                            Sink *sink, void *context) {
   size_t total = bytes_of(p);
-  for (size_t at = 0; at < total; at += PP_CHUNK_BYTES) {
+  int is_owner = rank->program->rank == p->owner, takes = rank->program->rank == 0;
+  for (size_t at = 0; at < total && (is_owner || takes); at += PP_CHUNK_BYTES) {
     size_t n = total - at < PP_CHUNK_BYTES ? total - at : PP_CHUNK_BYTES;
-    if (rank->program->rank == p->owner) {
-      if (p->owner != 0) {
-        PP_TRY(rank->transport->give(rank, own + at, n));
-        continue;
-      }
-      memcpy(buffer, own + at, n);
-    } else if (rank->program->rank == 0) {
-      PP_TRY(rank->transport->take(rank, p->owner, buffer, n));
-    } else {
-      continue;
-    }
-    PP_TRY(sink(rank, context, p, buffer, n));
+    if (is_owner && what == GATHER_GRADIENTS) memcpy(buffer, own + at, n); /* kept on the host */
+    else if (is_owner) PP_TRY(rank->program->device->read(rank, buffer, own + at, n));
+    if (is_owner && !takes) PP_TRY(rank->transport->give(rank, buffer, n));
+    if (takes && !is_owner) PP_TRY(rank->transport->take(rank, p->owner, buffer, n));
+    if (takes) PP_TRY(sink(rank, context, p, buffer, n));
   }
   return PP_OK;
 }
-
-typedef enum { GATHER_VALUES, GATHER_GRADIENTS, GATHER_STATE } What;
 
 /* Where a gradient was kept: owned tensors follow one another in the order of `held`. */
 static const unsigned char *kept_of(const pp_rank *rank, const pp_held *held) {
@@ -343,7 +349,7 @@ static pp_status gather(pp_rank *rank, int parameter, What what, int state, unsi
   if (!takes_part(p, what)) return PP_OK;
   const unsigned char *own = rank->program->rank == p->owner ? own_bytes(rank, parameter, what, state) : NULL;
   if (rank->program->rank == p->owner && !own) return pp_fail(rank, PP_EXIT_BUG, "%s: its owner does not hold it", p->name);
-  return gather_one(rank, p, own, buffer, sink, context);
+  return gather_one(rank, p, what, own, buffer, sink, context);
 }
 
 static pp_status gather_named(pp_rank *rank, What what, Sink *sink, void *context) {
@@ -358,17 +364,19 @@ static pp_status gather_named(pp_rank *rank, What what, Sink *sink, void *contex
   return status;
 }
 
-void pp_gradients_keep(pp_rank *rank) {
+pp_status pp_gradients_keep(pp_rank *rank) {
   const pp_program *program = rank->program;
   size_t at = 0;
   rank->keeps = 0;
   for (int i = 0; i < program->n_held; i++) {
     const pp_held *h = &program->held[i];
+    const pp_parameter *p = &program->parameters[h->parameter];
     if (!h->owned) continue;
-    size_t n = bytes_of(&program->parameters[h->parameter]);
-    if (program->parameters[h->parameter].trainable) memcpy(rank->kept + at, pp_address_in(rank, h->gradient_space, h->gradient), n);
-    at += n;
+    const void *gradient = pp_address_in(rank, h->gradient_space, h->gradient);
+    if (p->trainable) PP_TRY(program->device->read(rank, rank->kept + at, gradient, bytes_of(p)));
+    at += bytes_of(p);
   }
+  return PP_OK;
 }
 
 /* --- writing ---------------------------------------------------------------------------------------- */
@@ -446,8 +454,7 @@ static pp_status save(pp_rank *rank, const char *path, What what, double divisor
 pp_status pp_parameters_save(pp_rank *rank, const char *path) { return save(rank, path, GATHER_VALUES, 0); }
 
 pp_status pp_gradients_save(pp_rank *rank, const char *path) {
-  const double *control = pp_address(rank, rank->program->control);
-  double count = control[PP_CONTROL_COUNT];
+  double count = rank->seen.control[PP_CONTROL_COUNT];
   return save(rank, path, GATHER_GRADIENTS, count != 0 ? count : 1);
 }
 

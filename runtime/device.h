@@ -5,18 +5,32 @@
 
 #include "transport.h"
 
+/* What the host sees of a step that has ended. On the CPU the vectors lie in the arena, elsewhere they are copies. */
+typedef struct {
+  const double *control;
+  const double *losses, *counts, *norms; /* null but on the rank of the loss */
+  const double **outputs;                /* [n_outputs] */
+  /* Steps that changed nothing: how many so far, and of the last one its number and why. Of what isn't finite only
+   * the rank of the loss knows: the first loss, else the first squared norm. */
+  uint64_t n_skipped, skipped_step;
+  int uncounted;                         /* 1: no target was counted */
+  int bad_microbatch, bad_parameter;     /* -1: none */
+  double bad_value;
+} pp_seen;
+
 typedef struct pp_device {
-  const char *name; /* "cpu", "cuda" */
-  pp_status (*create)(pp_rank *rank);   /* maps arena and window: after the transport has connected */
+  const char *name;  /* "cpu", "cuda" */
+  int sees_all;      /* 1: looking at a step's results costs nothing, so that it is done at every step */
+  pp_status (*create)(pp_rank *rank);   /* sets arena, window and seen: after the transport has connected */
   void (*destroy)(pp_rank *rank);       /* of a half-made one too */
   pp_status (*begin_step)(pp_rank *rank);
-  /* Everything of the step has been issued. With `sees` it returns when the step has ended and the vectors in
-   * rank->seen (control, losses, counts, norms, outputs) hold its results; else it may return at once. */
+  /* Everything of the step has been issued. With `sees` it returns when the step has ended and rank->seen
+   * holds its results; else it may return at once. */
   pp_status (*end_step)(pp_rank *rank, int sees);
   void (*run)(pp_rank *rank, const pp_task *task, const pp_call *call); /* a task; leaves out updates that don't apply */
-  /* Between steps only; both wait for all that was issued. */
-  pp_status (*write)(pp_rank *rank, void *to, const void *from, size_t size_bytes); /* host → device */
-  pp_status (*read)(pp_rank *rank, void *to, const void *from, size_t size_bytes);  /* device → host */
+  /* Between steps, and before the first update of one; both wait for all that was issued. */
+  pp_status (*write)(pp_rank *rank, void *to, const void *from, size_t size_bytes); /* host to device */
+  pp_status (*read)(pp_rank *rank, void *to, const void *from, size_t size_bytes);  /* device to host */
 } pp_device;
 
 extern const pp_device pp_device_cpu;  /* memory.c */

@@ -16,6 +16,8 @@ typedef struct {
   pp_rank *rank;
   int32_t *tokens; /* prompt, then what was generated */
   int64_t n;
+  int32_t *context;         /* [length] what the model is shown of them */
+  void *row;                /* [vocabulary] logits as the model has them */
   double *logits, *scratch; /* [vocabulary] */
   int is_text;              /* a token is a byte */
 } Generator;
@@ -108,21 +110,23 @@ static pp_status read_prompt(Generator *g) {
 
 /* --- the loop -------------------------------------------------------------------------------------- */
 
-static void fill_context(const Generator *g) {
+static pp_status write_context(const Generator *g) {
   const pp_program *program = g->rank->program;
-  int32_t *context = pp_address(g->rank, program->prompt);
+  size_t size_bytes = (size_t)program->length * sizeof *g->context;
   int64_t used = g->n < program->length ? g->n : program->length;
-  memset(context, 0, (size_t)program->length * sizeof *context);
-  memcpy(context, g->tokens + (g->n - used), (size_t)used * sizeof *context);
+  memset(g->context, 0, size_bytes);
+  memcpy(g->context, g->tokens + (g->n - used), (size_t)used * sizeof *g->context);
+  return program->device->write(g->rank, pp_address(g->rank, program->prompt), g->context, size_bytes);
 }
 
 static pp_status read_logits(Generator *g) {
   const pp_program *program = g->rank->program;
-  const void *all = pp_address(g->rank, program->logits);
+  const unsigned char *all = pp_address(g->rank, program->logits);
+  size_t row_bytes = (size_t)program->vocabulary * (size_t)pp_dtype_bytes((pp_dtype)program->real);
   int64_t place = (g->n < program->length ? g->n : program->length) - 1;
+  PP_TRY(program->device->read(g->rank, g->row, all + (size_t)place * row_bytes, row_bytes));
   for (int64_t i = 0; i < program->vocabulary; i++) {
-    int64_t at = place * program->vocabulary + i;
-    g->logits[i] = program->real == PP_F64 ? ((const double *)all)[at] : (double)((const float *)all)[at];
+    g->logits[i] = program->real == PP_F64 ? ((const double *)g->row)[i] : (double)((const float *)g->row)[i];
     if (isnan(g->logits[i])) return pp_fail(g->rank, PP_EXIT_FAILED, "the logit of token %lld is not a number", (long long)i);
   }
   return PP_OK;
@@ -145,8 +149,10 @@ static pp_status generate_one(Generator *g, int64_t k) {
   double uniform;
   rank->step = (uint64_t)k + 1;
   atomic_store_explicit(&rank->slot->step, rank->step, memory_order_relaxed);
-  fill_context(g);
+  PP_TRY(write_context(g));
+  PP_TRY(rank->program->device->begin_step(rank));
   PP_TRY(pp_run_actions(rank));
+  PP_TRY(rank->program->device->end_step(rank, 1));
   PP_TRY(read_logits(g));
   pp_random_fill_unit(rank->options->seed, SAMPLE_STREAM, (uint64_t)k, &uniform, 1);
   int64_t token = pp_sample(g->logits, rank->program->vocabulary, rank->options->temperature, rank->options->top_k, uniform, g->scratch);
@@ -175,10 +181,15 @@ pp_status pp_generate(pp_rank *rank) {
   if (program->n_ranks != 1) return pp_fail(rank, PP_EXIT_BUG, "a program that generates has one rank");
   if (rank->options->generate > INT32_MAX) return pp_fail(rank, PP_EXIT_INPUT, "--generate: too many");
   g.tokens = malloc((n_prompt + (size_t)rank->options->generate + 1) * sizeof *g.tokens);
+  g.context = malloc(((size_t)program->length + 1) * sizeof *g.context);
+  g.row = malloc((size_t)program->vocabulary * sizeof(double));
   g.logits = malloc((size_t)program->vocabulary * sizeof *g.logits);
   g.scratch = malloc((size_t)program->vocabulary * sizeof *g.scratch);
-  pp_status status = g.tokens && g.logits && g.scratch ? generate_all(&g) : pp_fail(rank, PP_EXIT_FAILED, "out of memory");
+  int fine = g.tokens && g.context && g.row && g.logits && g.scratch;
+  pp_status status = fine ? generate_all(&g) : pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   free(g.tokens);
+  free(g.context);
+  free(g.row);
   free(g.logits);
   free(g.scratch);
   return status;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "pp.h"
+#include "device.h"
 #include "transport.h"
 
 /* Exit statuses of a program. */
@@ -49,6 +50,7 @@ typedef struct {
   pp_steps trace_steps;   /* 0:0 when they were not given */
   const char *shm_dir, *job, *transport;
   int json, quiet;
+  int64_t log_every;      /* steps per line */
   const char **data; /* [n_data]: path given by --data, or null */
   int64_t generate;
   const char *prompt;
@@ -199,8 +201,11 @@ void pp_describe_place(const pp_slot *slot, char *out_text, size_t text_bytes);
 
 /* --- memory.c ----------------------------------------------------------------------------------- */
 
+/* The device's memory, and what is looked up in it at every action. */
 pp_status pp_memory_create(pp_rank *rank);
 void pp_memory_destroy(pp_rank *rank);
+/* Why the step that has ended, of which control, losses and norms are seen, changes nothing. */
+void pp_seen_skip(pp_rank *rank);
 void *pp_address(const pp_rank *rank, uint64_t offset);           /* bit 63: in the window */
 void *pp_address_in(const pp_rank *rank, int space, uint64_t offset);
 
@@ -276,7 +281,7 @@ pp_status pp_parameters_save(pp_rank *rank, const char *path);
 pp_status pp_gradients_save(pp_rank *rank, const char *path);
 pp_status pp_save_check(pp_rank *rank); /* before step 1: can the files be made? */
 /* Keeps the summed gradients of this rank as they are before the update. */
-void pp_gradients_keep(pp_rank *rank);
+pp_status pp_gradients_keep(pp_rank *rank);
 /* Collective: rank 0 puts them on the board, 64 hexadecimal digits each. */
 pp_status pp_hashes(pp_rank *rank);
 
@@ -367,13 +372,14 @@ struct pp_rank {
   pp_failure early_failure;
   int in_threads;         /* ranks are threads of one process */
 
-  unsigned char *arena, *window;
-  int arena_fd;
+  unsigned char *arena, *window; /* addresses of the device */
+  pp_seen seen;
   void **at;              /* [n_offsets] */
 
   uint64_t step;          /* being made, from 1 */
   uint64_t samples;       /* consumed before this step */
-  int64_t steps_done, updates; /* steps that were not skipped */
+  int64_t steps_done;
+  uint64_t skips_told;    /* steps that changed nothing, of those the log has told */
   uint32_t *posted;       /* transfers whose receive is posted and not yet pulled */
   uint32_t n_posted;
   uint64_t *arrived;      /* [n_transfers] step pulled last */

@@ -93,7 +93,7 @@ static int64_t output_length(const pp_rank *rank, int k) {
 
 static void add_output_json(pp_rank *rank, int k) {
   const pp_output *o = &rank->program->outputs[k];
-  const double *values = pp_address(rank, rank->program->output_slots[k]);
+  const double *values = rank->seen.outputs[k];
   add_name(&rank->log, o->name);
   add(&rank->log, ":");
   if (o->kind != PP_REDUCE_CONCAT) {
@@ -165,7 +165,7 @@ static void step_text(pp_rank *rank, int64_t step, const double *control, double
   if (!isnan(control[PP_CONTROL_RATE])) add(log, "  lr %.3g", control[PP_CONTROL_RATE]);
   add(log, "  norm %.4g", control[PP_CONTROL_NORM]);
   for (int k = 0; k < program->n_outputs; k++) {
-    const double *values = pp_address(rank, program->output_slots[k]);
+    const double *values = rank->seen.outputs[k];
     if (program->outputs[k].kind == PP_REDUCE_CONCAT) continue; /* many values: only in JSON */
     add(log, "  %s %.4g", program->outputs[k].name, fold_output(&program->outputs[k], values, program->n_microbatches));
   }
@@ -188,7 +188,7 @@ static int is_too_soon(pp_log *log, int last) {
 
 void pp_log_step(pp_rank *rank, int64_t step) {
   pp_log *log = &rank->log;
-  const double *control = pp_address(rank, rank->program->control);
+  const double *control = rank->seen.control;
   double rate = steps_per_second(log, step);
   double work_per_s = rate * work_per_step(rank->program);
   rank->last_loss = control[PP_CONTROL_LOSS];

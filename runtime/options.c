@@ -41,7 +41,7 @@ int pp_parse_f64(const char *text, double *out_value) {
 
 /* --- the table ---------------------------------------------------------------------------------- */
 
-typedef enum { OPTION_FLAG, OPTION_U64, OPTION_I64, OPTION_INT, OPTION_SECONDS, OPTION_REAL, OPTION_TEXT, OPTION_DATA, OPTION_STEPS } Kind;
+typedef enum { OPTION_FLAG, OPTION_U64, OPTION_I64, OPTION_COUNT, OPTION_INT, OPTION_SECONDS, OPTION_REAL, OPTION_TEXT, OPTION_DATA, OPTION_STEPS } Kind;
 typedef enum { IN_BOTH, IN_TRAIN, IN_GENERATE, HIDDEN } Where;
 
 typedef enum { OWN, SAME } Share; /* SAME: all ranks of a job must have one value */
@@ -68,6 +68,7 @@ static const Option options_table[] = {
     {"--trace", "FILE", OPTION_TEXT, IN_TRAIN, SAME, AT(trace), "write what each rank did when, for Perfetto and ppc simulate"},
     {"--trace-steps", "A:B", OPTION_STEPS, IN_TRAIN, SAME, AT(trace_steps), "trace steps A to B (the last 10)"},
     {"--json", NULL, OPTION_FLAG, IN_TRAIN, SAME, AT(json), "print one JSON object per step and one at the end"},
+    {"--log-every", "N", OPTION_COUNT, IN_TRAIN, SAME, AT(log_every), "print a line for every N-th step, and the last one (1)"},
     {"--quiet", NULL, OPTION_FLAG, IN_BOTH, OWN, AT(quiet), "print no line per step"},
     {"--timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, OWN, AT(timeout_s),
      "end the job when a rank is gone or nothing moves for so long; 0: never (5)"},
@@ -128,6 +129,10 @@ static int set_int(void *field, const char *argument, const char *value) {
   return -1;
 }
 
+static int set_count(int64_t *field, const char *argument, const char *value) {
+  return pp_parse_i64(value, field) && *field > 0 ? -1 : complain(argument, "expected a number from 1 up");
+}
+
 /* "A:B", or "A" for one step. */
 static int set_steps(pp_steps *steps, const char *argument, const char *value) {
   char first[32];
@@ -144,6 +149,7 @@ static int set_value(pp_options *options, const pp_program *program, const Optio
     case OPTION_FLAG: *(int *)field = 1; return -1;
     case OPTION_U64: return pp_parse_u64(value, field) ? -1 : complain(argument, "expected a number below 2^64");
     case OPTION_I64: return pp_parse_i64(value, field) ? -1 : complain(argument, "expected a number below 2^63");
+    case OPTION_COUNT: return set_count(field, argument, value);
     case OPTION_INT: return set_int(field, argument, value);
     case OPTION_SECONDS: return pp_parse_f64(value, field) && *(double *)field < 1e9 ? -1 : complain(argument, "expected seconds");
     case OPTION_REAL: return pp_parse_f64(value, field) ? -1 : complain(argument, "expected a number, not negative");
@@ -182,6 +188,7 @@ static void set_defaults(pp_options *options, const pp_program *program) {
   options->threads = program->threads > 0 ? program->threads : 1;
   options->timeout_s = 5;
   options->start_timeout_s = 60;
+  options->log_every = 1;
   options->generate = 256;
   options->temperature = 1;
 }
@@ -212,6 +219,7 @@ static uint64_t digest(const pp_options *options, const pp_program *program, con
     case OPTION_FLAG:
     case OPTION_INT: return (uint64_t) * (const int *)field;
     case OPTION_U64:
+    case OPTION_COUNT:
     case OPTION_I64: return *(const uint64_t *)field;
     case OPTION_SECONDS:
     case OPTION_REAL: memcpy(&sum, field, sizeof sum); return sum;

@@ -13,6 +13,9 @@ extern "C" {
 #endif
 
 typedef struct pp_rank pp_rank; /* the one handle; its content is the runtime's */
+struct pp_device;                /* device.h */
+struct pp_kernel;                /* cuda/cuda.h */
+struct pp_product;
 
 /* --- what a task sees ------------------------------------------------------------------------ */
 
@@ -116,6 +119,7 @@ typedef struct {
 
 typedef struct {
   int abi_version;
+  const struct pp_device *device; /* what it runs on */
   const char *model;           /* "gpt2.pp" */
   const char *directory;       /* of the model file when it was compiled */
   uint64_t plan_hash;          /* the same in all ranks' programs of a job */
@@ -154,6 +158,14 @@ typedef struct {
   uint64_t prompt, logits;            /* i32[length], real[length, vocabulary] */
   int64_t length, vocabulary;
   int real;                           /* pp_dtype of the model */
+  /* of CUDA programs; empty in others. Beside the executable lies the file of kernels. */
+  const char *fatbin;                 /* "kernels.fatbin" */
+  const struct pp_kernel *kernels;    int n_kernels;
+  const struct pp_product *products;  int n_products;
+  const char *const *places;          int n_places;         /* of checked indices: "wte (gpt2.pp:12)" */
+  int n_streams;                      /* compute streams: 2 with `overlap`, else 1 */
+  uint64_t scratch_bytes;             /* of each: workspace of products and partial sums */
+  uint64_t staging_bytes;             /* sample data that a step of this rank reads, each call's rounded up to PP_ALIGNMENT */
   /* with -DPP_CHECK; empty otherwise */
   const pp_life *lives;               uint32_t n_lives;
   const pp_life *always;              uint32_t n_always;    /* parameters, gradients, states, the vectors above: live in all steps */

@@ -49,22 +49,15 @@ static void note_place(pp_rank *rank, const pp_action *a) {
   atomic_store_explicit(&slot->moves, moves + 1, memory_order_relaxed);
 }
 
-/* Whether this step changes anything: optimizer tasks are left out as a whole, so that parameters and
- * states keep their bits; what is sent of a parameter is sent from where it lies. */
-static int applies(const pp_rank *rank) {
-  const double *control = pp_address(rank, rank->program->control);
-  return control[PP_CONTROL_APPLY] != 0;
-}
-
 PP_IN_PLACE pp_status run_action(pp_rank *rank, const pp_action *a, const pp_op **ops, int traced) {
   const pp_task *task = &rank->program->tasks[a->task];
   pp_call call = {rank->at + a->args, a->microbatch, a->first, rank};
   note_place(rank, a);
   PP_TRY(issue_all(rank, ops, a->n_before, traced));
-  if (rank->keeps && task->kind == PP_UPDATE) pp_gradients_keep(rank);
+  if (rank->keeps && task->kind == PP_UPDATE) PP_TRY(pp_gradients_keep(rank));
   pp_check_point(rank);
   if (traced) pp_trace_action(rank, a, 0);
-  if (task->kind != PP_UPDATE || applies(rank)) task->run(&call);
+  rank->program->device->run(rank, task, &call);
   if (traced) pp_trace_action(rank, a, 1);
   PP_TRY(issue_all(rank, ops, a->n_after, traced));
   rank->transport->progress(rank);
@@ -97,57 +90,69 @@ pp_status pp_run_actions(pp_rank *rank) {
 
 /* --- a step ------------------------------------------------------------------------------------- */
 
-/* Names the first bad loss, else the first bad parameter. Only the rank of the loss knows them. */
+/* Only the rank of the loss knows it. */
 static void describe_bad(const pp_rank *rank, char *out_text, size_t text_bytes) {
-  const pp_program *program = rank->program;
-  const double *losses = pp_address(rank, program->losses), *norms = pp_address(rank, program->norms);
-  for (int i = 0; i < program->n_microbatches; i++) {
-    if (isfinite(losses[i])) continue;
-    snprintf(out_text, text_bytes, "the loss of microbatch %d is %g", i, isnan(losses[i]) ? (double)NAN : losses[i]);
-    return;
+  const pp_seen *seen = &rank->seen;
+  const pp_parameter *p = seen->bad_parameter >= 0 ? &rank->program->parameters[seen->bad_parameter] : NULL;
+  double value = isnan(seen->bad_value) ? (double)NAN : seen->bad_value;
+  if (seen->bad_microbatch >= 0) {
+    snprintf(out_text, text_bytes, "the loss of microbatch %d is %g", seen->bad_microbatch, value);
+  } else if (p) {
+    snprintf(out_text, text_bytes, "the gradient of %s (stage %d) has a norm of %g", p->name, p->owner_stage, sqrt(value));
+  } else {
+    snprintf(out_text, text_bytes, "the gradient norm is not finite");
   }
-  for (int i = 0; i < program->n_parameters; i++) {
-    if (isfinite(norms[i])) continue;
-    snprintf(out_text, text_bytes, "the gradient of %s (stage %d) has a norm of %g", program->parameters[i].name,
-             program->parameters[i].owner_stage, isnan(norms[i]) ? (double)NAN : sqrt(norms[i]));
-    return;
+}
+
+/* What hasn't been told of the steps that changed nothing; the seen one is the last of `n`. */
+static void tell_skips(pp_rank *rank, uint64_t n, const char *why) {
+  const pp_seen *seen = &rank->seen;
+  if (n > 1) pp_warn(rank, "%llu steps since the last line changed nothing; the last of them:", (unsigned long long)n);
+  if (seen->uncounted) {
+    pp_warn(rank, "step %llu: no target is counted; parameters stay as they are", (unsigned long long)seen->skipped_step);
+  } else {
+    pp_warn(rank, "step %llu skipped: %s", (unsigned long long)seen->skipped_step, why);
   }
-  snprintf(out_text, text_bytes, "the gradient norm is not finite");
 }
 
 /* Every rank sees the same control vector, so all stop or all go on; the rank of the loss says why. */
 static pp_status judge(pp_rank *rank) {
   const pp_program *program = rank->program;
-  const double *control = pp_address(rank, program->control);
+  const pp_seen *seen = &rank->seen;
   int tells = program->rank == program->loss_rank;
-  char text[512];
-  if (control[PP_CONTROL_APPLY] != 0) return PP_OK;
-  if (control[PP_CONTROL_COUNT] == 0) {
-    if (tells) pp_warn(rank, "step %llu: no target is counted; parameters stay as they are", (unsigned long long)rank->step);
+  uint64_t n = seen->n_skipped - rank->skips_told;
+  char why[512] = "";
+  rank->skips_told = seen->n_skipped;
+  if (n == 0) return PP_OK;
+  if (tells) describe_bad(rank, why, sizeof why);
+  if (seen->uncounted || program->nonfinite_skip) {
+    if (tells) tell_skips(rank, n, why);
     return PP_OK;
   }
-  if (tells) describe_bad(rank, text, sizeof text);
-  if (program->nonfinite_skip) {
-    if (tells) pp_warn(rank, "step %llu skipped: %s", (unsigned long long)rank->step, text);
-    return PP_OK;
-  }
-  if (tells) return pp_fail(rank, PP_EXIT_FAILED, "step %llu: %s (nonfinite stop)", (unsigned long long)rank->step, text);
+  if (tells) return pp_fail(rank, PP_EXIT_FAILED, "step %llu: %s (nonfinite stop)", (unsigned long long)seen->skipped_step, why);
   return rank->transport->barrier(rank); /* until the reason is on the board */
+}
+
+/* Steps with a line in the log, and the last one. */
+static int is_told(const pp_rank *rank) {
+  const pp_options *options = rank->options;
+  int has_line = options->json || !options->quiet;
+  return (has_line && rank->step % (uint64_t)options->log_every == 0) || rank->step == (uint64_t)options->steps;
 }
 
 static pp_status make_step(pp_rank *rank) {
   const pp_program *program = rank->program;
-  double *step = pp_address(rank, program->step);
-  *step = (double)(rank->updates + 1);
+  int told = is_told(rank), sees = told || program->device->sees_all;
   atomic_store_explicit(&rank->slot->step, rank->step, memory_order_relaxed);
   rank->keeps = rank->kept && rank->step == (uint64_t)rank->options->steps;
+  PP_TRY(program->device->begin_step(rank));
   PP_TRY(pp_run_actions(rank));
+  PP_TRY(program->device->end_step(rank, sees));
   atomic_store_explicit(&rank->slot->where, 0, memory_order_relaxed);
-  PP_TRY(judge(rank));
+  if (sees) PP_TRY(judge(rank));
   rank->samples += (uint64_t)program->n_microbatches * (uint64_t)program->microbatch;
   rank->steps_done++;
-  rank->updates += applies(rank); /* a skipped step leaves the optimizer's step as it was */
-  if (program->rank == program->loss_rank) pp_log_step(rank, rank->steps_done);
+  if (told && program->rank == program->loss_rank) pp_log_step(rank, rank->steps_done);
   return PP_OK;
 }
 

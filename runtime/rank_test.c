@@ -53,6 +53,10 @@ static void the_log_is_printed_once(void) {
   CHECK(count_lines(job.out, "step ") == 3 && count_lines(job.out, "\n") == 3);
   CHECK(run(2, ARGUMENTS("--steps=3", "--quiet")) == 0);
   CHECK(job.out[0] == 0);
+  CHECK(run(2, ARGUMENTS("--steps=8", "--log-every=3")) == 0);
+  CHECK(count_lines(job.out, "step ") == 3 && strstr(job.out, "step 3/8") && strstr(job.out, "step 6/8") && strstr(job.out, "step 8/8"));
+  CHECK(run(1, ARGUMENTS("--log-every=0")) == 2);
+  CHECK_TEXT(job.err, "--log-every=0: expected a number from 1 up");
 }
 
 static char saved[2][64];
@@ -231,6 +235,8 @@ static void a_bad_norm_stops_all_ranks(void) {
   CHECK(run(4, ARGUMENTS("--steps=9")) == 0);
   CHECK_TEXT(job.err, "step 3 skipped: the gradient of w.2 (stage 2)");
   CHECK(count_lines(job.out, "\n") == 9);
+  CHECK(run(4, ARGUMENTS("--steps=9", "--log-every=9")) == 0); /* a step without a line is judged too */
+  CHECK_TEXT(job.err, "step 3 skipped: the gradient of w.2 (stage 2)");
   unsetenv("PP_TEST_SKIP");
   unsetenv("PP_TEST_BAD_STEP");
 }

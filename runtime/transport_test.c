@@ -152,7 +152,7 @@ static Tables *create(int rank, int n_ranks, uint32_t seed) {
   Tables *t = calloc(1, sizeof *t);
   Message messages[TRANSFERS];
   pp_program *p = &t->program;
-  *p = (pp_program){.abi_version = PP_ABI_VERSION, .model = "suite", .plan_hash = seed, .rank = rank, .n_ranks = n_ranks, .n_microbatches = 1,
+  *p = (pp_program){.abi_version = PP_ABI_VERSION, .device = &pp_device_cpu, .model = "suite", .plan_hash = seed, .rank = rank, .n_ranks = n_ranks, .n_microbatches = 1,
                     .microbatch = 1, .steps = 30, .arena_bytes = (TRANSFERS + 3) * SLOT_BYTES + BIG * 8, .window_bytes = SLOTS * SLOT_BYTES,
                     .all_window_bytes = t->windows, .all_mapped_bytes = t->windows, .n_transfers_job = TRANSFERS, .tasks = tasks, .n_tasks = 3,
                     .actions = t->actions, .offsets = t->offsets, .ops = t->ops, .transfers = t->transfers, .lines = lines, .values = values,

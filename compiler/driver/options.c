@@ -109,6 +109,7 @@ static const Row table[] = {
     {"--start-timeout", "SECONDS", 0, RUN, KIND_REAL, PASSED_ON, NO_FIELD, "wait so long for all ranks to start (60)"},
     {"--transport", "NAME", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, NULL},
     {"--shm-dir", "DIR", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "where shared memory is made (/dev/shm)"},
+    {"--log-every", "N", 0, RUN, KIND_POSITIVE, PASSED_ON | TRAINING_ONLY, NO_FIELD, "print a line for every N-th step, and the last one (1)"},
     {"--quiet", NULL, 0, RUN, KIND_FLAG, PASSED_ON, AT(quiet), "print no line per step"},
     {"--keep", NULL, 0, RUN, KIND_FLAG, 0, AT(keep), "print where the emitted programs lie"},
 

@@ -67,6 +67,9 @@ static void try_run(void) {
          "no step to run leaves the file's count to the rates");
   result(accepted("run m.pp --generate=5 --prompt=a --init=w") && options.compile.generate && options.run_arguments.n == 3, "run --generate");
   result(accepted("run m.pp --trace=t --trace-steps=3:8") && options.run_arguments.n == 2, "run --trace");
+  result(accepted("run m.pp --log-every=10") && strcmp(options.run_arguments.at[0], "--log-every=10") == 0, "run --log-every");
+  result(refused("run m.pp --log-every=0"), "--log-every=0");
+  result(refused("run m.pp --generate=5 --log-every=2"), "--log-every means nothing with --generate");
   result(refused("run m.pp --trace=t --trace-steps=8:3"), "--trace-steps=8:3");
   result(refused("run m.pp --trace=t --trace-steps=0"), "--trace-steps=0");
   result(refused("run m.pp --generate=5 --trace=t"), "--trace means nothing with --generate");
