@@ -85,7 +85,8 @@ enum { PP_ATTENTION_ROWS = 64 };
 /* Bytes of workspace of pp_attention_* (gradient 0) and pp_attention_grad_* (gradient 1), for t query and
  * t_kv key positions; batch and heads share it. */
 static inline long long pp_attention_workspace_bytes(long long t, long long t_kv, int dtype_bytes, int gradient) {
-  long long rows = t < PP_ATTENTION_ROWS && !gradient ? t : PP_ATTENTION_ROWS;
+  long long rows = PP_ATTENTION_ROWS;
+  if (t < rows && !gradient) rows = t;
   return (rows * t_kv * dtype_bytes * (gradient ? 2 : 1) + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT;
 }
 

@@ -3,6 +3,7 @@
 #ifndef PP_CUDA_H
 #define PP_CUDA_H
 
+#include "runtime/cuda/state.h"
 #include "runtime/pp.h"
 
 #ifdef __cplusplus
@@ -36,16 +37,13 @@ void pp_device_copy(const pp_call *call, void *to, const void *from, int64_t siz
 void pp_device_data(const pp_call *call, int data, void *to);
 
 /* What kernels are handed beside their tensors. */
-typedef struct pp_random_state {
-  uint64_t seed, step;
-} pp_random_state;                                            /* on the device */
 const double *pp_device_control(const pp_call *call);         /* f64[PP_CONTROL_SIZE] */
 const pp_random_state *pp_device_random(const pp_call *call);
 double *pp_device_losses(const pp_call *call);                /* f64[n_microbatches], on the loss rank */
 double *pp_device_counts(const pp_call *call);
 double *pp_device_output(const pp_call *call, int output);    /* where partial results of this output are stored */
 double *pp_device_scratch(const pp_call *call);               /* partial sums: PP_CUDA_PARTIALS doubles of this stream */
-int *pp_device_fault(const pp_call *call);                    /* see runtime/kernels/cuda/fault.cuh */
+pp_fault *pp_device_fault(const pp_call *call);               /* see runtime/kernels/cuda/fault.cuh */
 
 #ifdef __cplusplus
 }

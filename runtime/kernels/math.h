@@ -19,42 +19,46 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifndef PP_INLINE
+#define PP_INLINE static inline /* device code (cuda/math.cuh) says otherwise */
+#endif
+
 /* --- bits ---------------------------------------------------------------------------------------- */
 
-static inline uint32_t pp_bits_f32(float x) {
+PP_INLINE uint32_t pp_bits_f32(float x) {
   uint32_t u;
   memcpy(&u, &x, sizeof u);
   return u;
 }
 
-static inline float pp_from_bits_f32(uint32_t u) {
+PP_INLINE float pp_from_bits_f32(uint32_t u) {
   float x;
   memcpy(&x, &u, sizeof x);
   return x;
 }
 
-static inline uint64_t pp_bits_f64(double x) {
+PP_INLINE uint64_t pp_bits_f64(double x) {
   uint64_t u;
   memcpy(&u, &x, sizeof u);
   return u;
 }
 
-static inline double pp_from_bits_f64(uint64_t u) {
+PP_INLINE double pp_from_bits_f64(uint64_t u) {
   double x;
   memcpy(&x, &u, sizeof x);
   return x;
 }
 
-static inline float pp_abs_f32(float x) { return pp_from_bits_f32(pp_bits_f32(x) & 0x7fffffffu); }
-static inline double pp_abs_f64(double x) {
+PP_INLINE float pp_abs_f32(float x) { return pp_from_bits_f32(pp_bits_f32(x) & 0x7fffffffu); }
+PP_INLINE double pp_abs_f64(double x) {
   return pp_from_bits_f64(pp_bits_f64(x) & 0x7fffffffffffffffull);
 }
 
 /* |x| with the sign of s. */
-static inline float pp_copysign_f32(float x, float s) {
+PP_INLINE float pp_copysign_f32(float x, float s) {
   return pp_from_bits_f32((pp_bits_f32(x) & 0x7fffffffu) | (pp_bits_f32(s) & 0x80000000u));
 }
-static inline double pp_copysign_f64(double x, double s) {
+PP_INLINE double pp_copysign_f64(double x, double s) {
   return pp_from_bits_f64((pp_bits_f64(x) & 0x7fffffffffffffffull) |
                           (pp_bits_f64(s) & 0x8000000000000000ull));
 }
@@ -64,13 +68,13 @@ static inline double pp_copysign_f64(double x, double s) {
 #define PP_MAGIC_F64 0x1.8p52
 
 /* 2^n of an integral n, -1022 <= n <= 1023. */
-static inline double pp_pow2_f64(double n) {
+PP_INLINE double pp_pow2_f64(double n) {
   return pp_from_bits_f64(pp_bits_f64(n + (PP_MAGIC_F64 + 1023.0)) << 52);
 }
 
 /* --- exp ----------------------------------------------------------------------------------------- */
 
-static inline float pp_exp_f32(float x) {
+PP_INLINE float pp_exp_f32(float x) {
   float c = x < -104.0f ? -104.0f : x;
   c = c > 89.0f ? 89.0f : c;
   float shifted = c * 0x1.715476p0f + PP_MAGIC_F32;
@@ -92,7 +96,7 @@ static inline float pp_exp_f32(float x) {
 }
 
 /* exp(x + tail), |tail| far below an ulp of x. */
-static inline double pp_exp_tail_f64(double x, double tail) {
+PP_INLINE double pp_exp_tail_f64(double x, double tail) {
   double c = x < -746.0 ? -746.0 : x;
   c = c > 710.0 ? 710.0 : c;
   double n = (c * 0x1.71547652b82fep0 + PP_MAGIC_F64) - PP_MAGIC_F64;
@@ -111,12 +115,12 @@ static inline double pp_exp_tail_f64(double x, double tail) {
   return y * pp_pow2_f64(half) * pp_pow2_f64(n - half);
 }
 
-static inline double pp_exp_f64(double x) { return pp_exp_tail_f64(x, 0.0); }
+PP_INLINE double pp_exp_f64(double x) { return pp_exp_tail_f64(x, 0.0); }
 
 /* --- log ----------------------------------------------------------------------------------------- */
 
 /* x = 2^k * m with m in [sqrt(1/2), sqrt(2)); for x > 0, subnormals too. */
-static inline float pp_split_f32(float x, float *out_k) {
+PP_INLINE float pp_split_f32(float x, float *out_k) {
   int small = x < 0x1p-126f;
   float scaled = small ? x * 0x1p23f : x;
   uint32_t u = pp_bits_f32(scaled) + (0x3f800000u - 0x3f3504f3u);
@@ -125,7 +129,7 @@ static inline float pp_split_f32(float x, float *out_k) {
   return pp_from_bits_f32((u & 0x007fffffu) + 0x3f3504f3u);
 }
 
-static inline double pp_split_f64(double x, double *out_k) {
+PP_INLINE double pp_split_f64(double x, double *out_k) {
   int small = x < 0x1p-1022;
   double scaled = small ? x * 0x1p54 : x;
   uint64_t u = pp_bits_f64(scaled) + (0x3ff0000000000000ull - 0x3fe6a09e667f3bcdull);
@@ -134,7 +138,7 @@ static inline double pp_split_f64(double x, double *out_k) {
   return pp_from_bits_f64((u & 0x000fffffffffffffull) + 0x3fe6a09e667f3bcdull);
 }
 
-static inline float pp_log_f32(float x) {
+PP_INLINE float pp_log_f32(float x) {
   float k;
   float f = pp_split_f32(x, &k) - 1.0f;
   float s = f / (2.0f + f);
@@ -149,7 +153,7 @@ static inline float pp_log_f32(float x) {
   return x != x ? x : y;
 }
 
-static inline double pp_log_f64(double x) {
+PP_INLINE double pp_log_f64(double x) {
   double k;
   double f = pp_split_f64(x, &k) - 1.0;
   double s = f / (2.0 + f);
@@ -168,14 +172,14 @@ static inline double pp_log_f64(double x) {
 
 /* --- sqrt ---------------------------------------------------------------------------------------- */
 
-static inline float pp_sqrt_f32(float x) { return sqrtf(x); }
-static inline double pp_sqrt_f64(double x) { return sqrt(x); }
-static inline float pp_rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
-static inline double pp_rsqrt_f64(double x) { return 1.0 / sqrt(x); }
+PP_INLINE float pp_sqrt_f32(float x) { return sqrtf(x); }
+PP_INLINE double pp_sqrt_f64(double x) { return sqrt(x); }
+PP_INLINE float pp_rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
+PP_INLINE double pp_rsqrt_f64(double x) { return 1.0 / sqrt(x); }
 
 /* --- tanh ---------------------------------------------------------------------------------------- */
 
-static inline float pp_tanh_f32(float x) {
+PP_INLINE float pp_tanh_f32(float x) {
   float a = pp_abs_f32(x);
   float z = x * x;
   float p = -5.70498872745e-3f;
@@ -189,7 +193,7 @@ static inline float pp_tanh_f32(float x) {
   return x != x ? x : y;
 }
 
-static inline double pp_tanh_f64(double x) {
+PP_INLINE double pp_tanh_f64(double x) {
   double a = pp_abs_f64(x);
   double z = x * x;
   double p = -9.64399179425052238628e-1;
@@ -207,7 +211,7 @@ static inline double pp_tanh_f64(double x) {
 /* --- erf ------------------------------------------------------------------------------------------ */
 
 /* Below 0.9 x + x·P(x²), above 1 - exp(-P(x)) with P ~ -log(erfc(x)): Chebyshev fits. */
-static inline float pp_erf_f32(float x) {
+PP_INLINE float pp_erf_f32(float x) {
   float a = pp_abs_f32(x);
   float z = x * x;
   float p = 8.387074194615707e-05f;
@@ -233,7 +237,7 @@ static inline float pp_erf_f32(float x) {
   return x != x ? x : y;
 }
 
-static inline double pp_erf_f64(double x) {
+PP_INLINE double pp_erf_f64(double x) {
   double a = pp_abs_f64(x);
   double z = x * x;
   double p = 9.60497373987051638749e0;
@@ -274,7 +278,7 @@ static inline double pp_erf_f64(double x) {
 
 /* sin(x + quadrant·pi/2): x less a multiple n of pi/2 in three parts of 33 bits, then fdlibm's
  * kernels on both sides and a choice by n mod 4. */
-static inline double pp_sincos_f64(double x, uint64_t quadrant) {
+PP_INLINE double pp_sincos_f64(double x, uint64_t quadrant) {
   double shifted = x * 6.36619772367581382433e-01 + PP_MAGIC_F64;
   double n = shifted - PP_MAGIC_F64;
   uint64_t turn = pp_bits_f64(shifted) + quadrant;
@@ -310,14 +314,14 @@ static inline double pp_sincos_f64(double x, uint64_t quadrant) {
   return pp_abs_f64(x) < (double)INFINITY ? y : (double)NAN;
 }
 
-static inline double pp_sin_f64(double x) {
+PP_INLINE double pp_sin_f64(double x) {
   double y = pp_sincos_f64(x, 0);
   return x == 0.0 ? x : y;
 }
-static inline double pp_cos_f64(double x) { return pp_sincos_f64(x, 1); }
+PP_INLINE double pp_cos_f64(double x) { return pp_sincos_f64(x, 1); }
 
 /* f32: the reduction and the series in f64, shorter. */
-static inline float pp_sincos_f32(float x, uint64_t quadrant) {
+PP_INLINE float pp_sincos_f32(float x, uint64_t quadrant) {
   double d = (double)x;
   double shifted = d * 6.36619772367581382433e-01 + PP_MAGIC_F64;
   double n = shifted - PP_MAGIC_F64;
@@ -341,16 +345,16 @@ static inline float pp_sincos_f32(float x, uint64_t quadrant) {
   return pp_abs_f32(x) < INFINITY ? (float)y : NAN;
 }
 
-static inline float pp_sin_f32(float x) {
+PP_INLINE float pp_sin_f32(float x) {
   float y = pp_sincos_f32(x, 0);
   return x == 0.0f ? x : y;
 }
-static inline float pp_cos_f32(float x) { return pp_sincos_f32(x, 1); }
+PP_INLINE float pp_cos_f32(float x) { return pp_sincos_f32(x, 1); }
 
 /* --- pow -------------------------------------------------------------------------------------------- */
 
 /* hi + *out_lo = a·b exactly (Dekker), for products that neither over- nor underflow. */
-static inline double pp_product_f64(double a, double b, double *out_lo) {
+PP_INLINE double pp_product_f64(double a, double b, double *out_lo) {
   double ca = a * 0x1.0000002p27, cb = b * 0x1.0000002p27;
   double ah = ca - (ca - a), bh = cb - (cb - b);
   double al = a - ah, bl = b - bh;
@@ -360,7 +364,7 @@ static inline double pp_product_f64(double a, double b, double *out_lo) {
 }
 
 /* hi + *out_lo = a + b exactly. */
-static inline double pp_sum_f64(double a, double b, double *out_lo) {
+PP_INLINE double pp_sum_f64(double a, double b, double *out_lo) {
   double s = a + b;
   double t = s - a;
   *out_lo = (a - (s - t)) + (b - t);
@@ -368,7 +372,7 @@ static inline double pp_sum_f64(double a, double b, double *out_lo) {
 }
 
 /* log(x) of x > 0 to about 2^-66: 2s + 2s³/3 in two parts each, the rest of the series in one. */
-static inline double pp_log_pair_f64(double x, double *out_lo) {
+PP_INLINE double pp_log_pair_f64(double x, double *out_lo) {
   double k;
   double f = pp_split_f64(x, &k) - 1.0;
   double d_lo, e1, e2, e3, e4, e5;
@@ -404,7 +408,7 @@ static inline double pp_log_pair_f64(double x, double *out_lo) {
 }
 
 /* What IEEE 754 says of a power besides its size: |x|^y given, zeros, infinities and signs. */
-static inline double pp_pow_sign_f64(double x, double y, double magnitude) {
+PP_INLINE double pp_pow_sign_f64(double x, double y, double magnitude) {
   double ay = pp_abs_f64(y);
   double whole = ay >= 0x1p52 ? ay : (ay + 0x1p52) - 0x1p52;
   double half = ay * 0.5;
@@ -420,7 +424,7 @@ static inline double pp_pow_sign_f64(double x, double y, double magnitude) {
 }
 
 /* |x|^y where |x| is 0 or infinite, or y infinite; `otherwise` else. */
-static inline double pp_pow_edges_f64(double ax, double y, double otherwise) {
+PP_INLINE double pp_pow_edges_f64(double ax, double y, double otherwise) {
   double inf = (double)INFINITY;
   double r = ax == 0.0 ? (y > 0.0 ? 0.0 : inf) : otherwise;
   r = ax == inf ? (y > 0.0 ? inf : 0.0) : r;
@@ -428,7 +432,7 @@ static inline double pp_pow_edges_f64(double ax, double y, double otherwise) {
   return y == -inf ? (ax > 1.0 ? 0.0 : inf) : r;
 }
 
-static inline double pp_pow_f64(double x, double y) {
+PP_INLINE double pp_pow_f64(double x, double y) {
   double ax = pp_abs_f64(x);
   double lo, e;
   double hi = pp_log_pair_f64(ax, &lo);
@@ -440,7 +444,7 @@ static inline double pp_pow_f64(double x, double y) {
   return pp_pow_sign_f64(x, y, pp_pow_edges_f64(ax, y, m));
 }
 
-static inline float pp_pow_f32(float x, float y) {
+PP_INLINE float pp_pow_f32(float x, float y) {
   double ax = pp_abs_f64((double)x);
   double m = pp_exp_f64((double)y * pp_log_f64(ax));
   return (float)pp_pow_sign_f64((double)x, (double)y, pp_pow_edges_f64(ax, (double)y, m));
@@ -449,21 +453,21 @@ static inline float pp_pow_f32(float x, float y) {
 /* --- what C leaves open -------------------------------------------------------------------------------- */
 
 /* NaN wins; equal values give the first. */
-static inline float pp_max_f32(float a, float b) { return (a >= b) | (a != a) ? a : b; }
-static inline float pp_min_f32(float a, float b) { return (a <= b) | (a != a) ? a : b; }
-static inline double pp_max_f64(double a, double b) { return (a >= b) | (a != a) ? a : b; }
-static inline double pp_min_f64(double a, double b) { return (a <= b) | (a != a) ? a : b; }
-static inline int32_t pp_max_i32(int32_t a, int32_t b) { return a >= b ? a : b; }
-static inline int32_t pp_min_i32(int32_t a, int32_t b) { return a <= b ? a : b; }
+PP_INLINE float pp_max_f32(float a, float b) { return (a >= b) | (a != a) ? a : b; }
+PP_INLINE float pp_min_f32(float a, float b) { return (a <= b) | (a != a) ? a : b; }
+PP_INLINE double pp_max_f64(double a, double b) { return (a >= b) | (a != a) ? a : b; }
+PP_INLINE double pp_min_f64(double a, double b) { return (a <= b) | (a != a) ? a : b; }
+PP_INLINE int32_t pp_max_i32(int32_t a, int32_t b) { return a >= b ? a : b; }
+PP_INLINE int32_t pp_min_i32(int32_t a, int32_t b) { return a <= b ? a : b; }
 
 /* i32 arithmetic wraps. */
-static inline int32_t pp_add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
-static inline int32_t pp_sub_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
-static inline int32_t pp_mul_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a * (uint32_t)b); }
-static inline int32_t pp_neg_i32(int32_t a) { return (int32_t)(0u - (uint32_t)a); }
+PP_INLINE int32_t pp_add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
+PP_INLINE int32_t pp_sub_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
+PP_INLINE int32_t pp_mul_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a * (uint32_t)b); }
+PP_INLINE int32_t pp_neg_i32(int32_t a) { return (int32_t)(0u - (uint32_t)a); }
 
 /* Toward minus infinity; x / 0 is 0. */
-static inline int32_t pp_div_i32(int32_t a, int32_t b) {
+PP_INLINE int32_t pp_div_i32(int32_t a, int32_t b) {
   int64_t d = b == 0 ? 1 : b;
   int64_t q = a / d;
   q -= (a % d != 0) & ((a < 0) != (d < 0));
@@ -471,14 +475,14 @@ static inline int32_t pp_div_i32(int32_t a, int32_t b) {
 }
 
 /* Toward zero; out of range takes the nearest i32, NaN 0. */
-static inline int32_t pp_i32_from_f32(float x) {
+PP_INLINE int32_t pp_i32_from_f32(float x) {
   float c = x < -0x1p31f ? -0x1p31f : x;
   c = c > 0x1.fffffep30f ? 0x1.fffffep30f : c;
   c = c != c ? 0.0f : c;
   int32_t i = (int32_t)c;
   return x >= 0x1p31f ? INT32_MAX : i;
 }
-static inline int32_t pp_i32_from_f64(double x) {
+PP_INLINE int32_t pp_i32_from_f64(double x) {
   double c = x < -2147483648.0 ? -2147483648.0 : x;
   c = c > 2147483647.0 ? 2147483647.0 : c;
   c = c != c ? 0.0 : c;

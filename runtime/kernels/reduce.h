@@ -9,11 +9,11 @@
 
 enum { PP_LANES = 16 };
 
-static inline float pp_add_f32(float a, float b) { return a + b; }
-static inline double pp_add_f64(double a, double b) { return a + b; }
+PP_INLINE float pp_add_f32(float a, float b) { return a + b; }
+PP_INLINE double pp_add_f64(double a, double b) { return a + b; }
 
 #define PP_FOLD(name, type, combine)                                                               \
-  static inline type name(const type *lane, int64_t stride) {                                      \
+  PP_INLINE type name(const type *lane, int64_t stride) {                                      \
     type a0 = combine(lane[0 * stride], lane[8 * stride]), a1 = combine(lane[1 * stride], lane[9 * stride]);    \
     type a2 = combine(lane[2 * stride], lane[10 * stride]), a3 = combine(lane[3 * stride], lane[11 * stride]);  \
     type a4 = combine(lane[4 * stride], lane[12 * stride]), a5 = combine(lane[5 * stride], lane[13 * stride]);  \

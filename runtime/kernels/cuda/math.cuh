@@ -1,0 +1,52 @@
+// runtime/kernels/math.h as device code: one text for all targets, so the same bits (nvcc -fmad=false; its
+// divisions and square roots are rounded as IEEE 754 says). Also bf16, which is stored as 16 bits and computed
+// with as f32, conversions, and aligned pieces of a row.
+#ifndef PP_CUDA_MATH_CUH
+#define PP_CUDA_MATH_CUH
+
+#define PP_DEVICE __device__ static inline
+#define PP_INLINE PP_DEVICE
+#ifdef __CUDACC__
+#define PP_UNROLL(text) _Pragma(text)
+#else
+#define PP_UNROLL(text)
+#endif
+#include "runtime/kernels/math.h"
+
+typedef uint16_t pp_bf16;
+
+PP_DEVICE float pp_f32_from_bf16(pp_bf16 x) { return pp_from_bits_f32((uint32_t)x << 16); }
+
+// To the nearest, ties to even; NaN stays NaN.
+PP_DEVICE pp_bf16 pp_bf16_from_f32(float x) {
+  uint32_t u = pp_bits_f32(x);
+  uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+  return (pp_bf16)(x != x ? u >> 16 | 0x40u : rounded);
+}
+
+// One value of storage type `From` as another; integers are not narrowed here.
+template <typename To, typename From> struct pp_conversion {
+  PP_DEVICE To of(From x) { return (To)x; }
+};
+template <> struct pp_conversion<pp_bf16, float> {
+  PP_DEVICE pp_bf16 of(float x) { return pp_bf16_from_f32(x); }
+};
+template <> struct pp_conversion<pp_bf16, double> {
+  PP_DEVICE pp_bf16 of(double x) { return pp_bf16_from_f32((float)x); }
+};
+template <typename To> struct pp_conversion<To, pp_bf16> {
+  PP_DEVICE To of(pp_bf16 x) { return (To)pp_f32_from_bf16(x); }
+};
+template <> struct pp_conversion<pp_bf16, pp_bf16> {
+  PP_DEVICE pp_bf16 of(pp_bf16 x) { return x; }
+};
+template <typename To, typename From> PP_DEVICE To pp_convert(From x) { return pp_conversion<To, From>::of(x); }
+
+// What is added in: bf16 in f32, with a rounding after each addition.
+template <typename T> struct pp_wide { typedef T type; };
+template <> struct pp_wide<pp_bf16> { typedef float type; };
+
+// N values of T that are loaded and stored at once; buffers are aligned to PP_ALIGNMENT.
+template <typename T, int N> struct alignas(sizeof(T) * N) pp_pack { T at[N]; };
+
+#endif
