@@ -122,7 +122,7 @@ static void add_transfer(Walk *w, const PlanTransferOp *op, uint32_t point) {
 static void add_unawaited(Walk *w, const bool *awaited) {
   for (int i = 0; i < w->plan->n_transfers; i++) {
     if (w->plan->transfers[i].from != w->rank->rank || awaited[i]) continue;
-    add_transfer(w, &(PlanTransferOp){PP_POST_SEND, i, false}, w->n_points - 1);
+    add_transfer(w, &(PlanTransferOp){PP_POST_SEND, i, 0, -1}, w->n_points - 1);
   }
 }
 

@@ -89,7 +89,7 @@ static json_t *tasks(const Plan *plan) {
 static json_t *transfer_ops(int n, const PlanTransferOp *ops) {
   static const char *const names[] = {"post_receive", "post_send", "await_receive", "await_send"};
   json_t *all = json_array();
-  for (int i = 0; i < n; i++) push(all, json_pack("[s, i]", names[ops[i].op], ops[i].transfer));
+  for (int i = 0; i < n; i++) push(all, json_pack("[s, i, i]", names[ops[i].op], ops[i].transfer, ops[i].waits));
   return all;
 }
 
@@ -101,6 +101,8 @@ static json_t *actions(const PlanRank *rank) {
     json_put(o, "task", json_integer(a->task));
     json_put(o, "microbatch", json_integer(a->microbatch));
     json_put(o, "line", json_text(a->line));
+    if (a->overlap >= 0) json_put(o, "overlap", json_integer(a->overlap));
+    if (a->streams) json_put(o, "streams", json_integer(a->streams));
     if (a->n_before) json_put(o, "before", transfer_ops(a->n_before, a->before));
     if (a->n_after) json_put(o, "after", transfer_ops(a->n_after, a->after));
     push(all, o);

@@ -302,20 +302,20 @@ static const PlanRank *one_rank(Arena *arena, const PlanTask *tasks) {
 
 static const PlanRank *two_ranks(Arena *arena, const PlanTask *tasks) {
   PlanAction first[] = {
-      ACTION(FWD_0, 0, OPS(after, {PP_POST_SEND, H_0, true})),
-      ACTION(FWD_0, 1, OPS(after, {PP_POST_SEND, H_1, true})),
-      ACTION(BWD_0, 0, OPS(before, {PP_POST_RECEIVE, DH_0, true}, {PP_POST_RECEIVE, DH_1, true}, {PP_AWAIT_RECEIVE, DH_0, true})),
-      ACTION(BWD_0, 1, OPS(before, {PP_AWAIT_RECEIVE, DH_1, true})),
-      ACTION(FINISH_0, -1, OPS(before, {PP_AWAIT_SEND, H_0, true}, {PP_AWAIT_SEND, H_1, true}), OPS(after, {PP_POST_SEND, NORMS, true})),
-      ACTION(UPDATE_0, -1, OPS(before, {PP_POST_RECEIVE, CONTROL, true}, {PP_AWAIT_RECEIVE, CONTROL, true})),
+      ACTION(FWD_0, 0, OPS(after, {PP_POST_SEND, H_0, 1, -1})),
+      ACTION(FWD_0, 1, OPS(after, {PP_POST_SEND, H_1, 1, -1})),
+      ACTION(BWD_0, 0, OPS(before, {PP_POST_RECEIVE, DH_0, 1, -1}, {PP_POST_RECEIVE, DH_1, 1, -1}, {PP_AWAIT_RECEIVE, DH_0, 1, -1})),
+      ACTION(BWD_0, 1, OPS(before, {PP_AWAIT_RECEIVE, DH_1, 1, -1})),
+      ACTION(FINISH_0, -1, OPS(before, {PP_AWAIT_SEND, H_0, 1, -1}, {PP_AWAIT_SEND, H_1, 1, -1}), OPS(after, {PP_POST_SEND, NORMS, 1, -1})),
+      ACTION(UPDATE_0, -1, OPS(before, {PP_POST_RECEIVE, CONTROL, 1, -1}, {PP_AWAIT_RECEIVE, CONTROL, 1, -1})),
   };
   PlanAction second[] = {
-      ACTION(FWD_1, 0, OPS(before, {PP_POST_RECEIVE, H_0, true}, {PP_POST_RECEIVE, H_1, true}, {PP_AWAIT_RECEIVE, H_0, true})),
-      ACTION(BWD_1, 0, OPS(after, {PP_POST_SEND, DH_0, true})),
-      ACTION(FWD_1, 1, OPS(before, {PP_AWAIT_RECEIVE, H_1, true})),
-      ACTION(BWD_1, 1, OPS(after, {PP_POST_SEND, DH_1, true})),
+      ACTION(FWD_1, 0, OPS(before, {PP_POST_RECEIVE, H_0, 1, -1}, {PP_POST_RECEIVE, H_1, 1, -1}, {PP_AWAIT_RECEIVE, H_0, 1, -1})),
+      ACTION(BWD_1, 0, OPS(after, {PP_POST_SEND, DH_0, 1, -1})),
+      ACTION(FWD_1, 1, OPS(before, {PP_AWAIT_RECEIVE, H_1, 1, -1})),
+      ACTION(BWD_1, 1, OPS(after, {PP_POST_SEND, DH_1, 1, -1})),
       ACTION(FINISH_1, -1),
-      ACTION(DECIDE_1, -1, OPS(before, {PP_POST_RECEIVE, NORMS, true}, {PP_AWAIT_RECEIVE, NORMS, true}), OPS(after, {PP_POST_SEND, CONTROL, true})),
+      ACTION(DECIDE_1, -1, OPS(before, {PP_POST_RECEIVE, NORMS, 1, -1}, {PP_AWAIT_RECEIVE, NORMS, 1, -1}), OPS(after, {PP_POST_SEND, CONTROL, 1, -1})),
       ACTION(UPDATE_1, -1),
   };
   PlanRank ranks[] = {finish_rank(arena, tasks, 0, 2, N(first), first), finish_rank(arena, tasks, 1, 2, N(second), second)};

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codegen/target.h"
+#include "compiler/base/diag.h"
 #include "compiler/base/map.h"
 
 enum { NAMED_TRANSFERS = 4 }; /* in an action's comment */
@@ -202,15 +203,29 @@ static void emit_transfers(Rank *r) {
   end_table(r);
 }
 
+/* Why a device with streams need not wait here. */
+static void emit_implied(Rank *r, const PlanTransferOp *op) {
+  bool is_post = op->op == PP_POST_SEND || op->op == PP_POST_RECEIVE;
+  if (op->implied_by < 0) {
+    str_printf(r->out, "; implied by the step's %s", is_post ? "begin" : "end");
+    return;
+  }
+  const PlanTransfer *t = &r->plan->transfers[op->implied_by];
+  str_printf(r->out, "; implied by the %s of ", t->from == r->rank->rank ? "send" : "receive");
+  emit_value_name(r, t->value);
+  if (t->microbatch >= 0) str_printf(r->out, ", microbatch %d", t->microbatch);
+}
+
 static void emit_ops_of(Rank *r, int n, const PlanTransferOp *ops, const char *when, int action) {
   static const char *const names[] = {"PP_POST_RECEIVE", "PP_POST_SEND", "PP_AWAIT_RECEIVE", "PP_AWAIT_SEND"};
   for (int i = 0; i < n; i++) {
     const PlanTransfer *t = &r->plan->transfers[ops[i].transfer];
-    str_printf(r->out, "  {%s, %d},", names[ops[i].op], r->local_transfer[ops[i].transfer]);
-    emit_to_column(r->out, 30);
+    str_printf(r->out, "  {%s, %d, %d},", names[ops[i].op], r->local_transfer[ops[i].transfer], ops[i].waits);
+    emit_to_column(r->out, 32);
     str_printf(r->out, "/* %s %d: ", when, action);
     emit_value_name(r, t->value);
     if (t->microbatch >= 0) str_printf(r->out, ", microbatch %d", t->microbatch);
+    if (!ops[i].waits) emit_implied(r, &ops[i]);
     str_puts(r->out, " */\n");
     r->n_ops++;
   }
@@ -220,7 +235,8 @@ static void emit_ops(Rank *r) {
   bool any = false;
   for (int i = 0; i < r->rank->n_actions; i++) any |= r->rank->actions[i].n_before + r->rank->actions[i].n_after > 0;
   if (!any) return;
-  start_table(r, "What is issued before and after the actions: operation, transfer", "pp_op ops");
+  start_table(r, "What is issued before and after the actions: operation, transfer, which compute streams wait or are\n"
+                 " * waited for (0: others imply it)", "pp_op ops");
   for (int i = 0; i < r->rank->n_actions; i++) {
     const PlanAction *a = &r->rank->actions[i];
     emit_ops_of(r, a->n_before, a->before, "before", i);
@@ -280,12 +296,18 @@ static void emit_action_comment(Rank *r, int i) {
   str_free(&text);
 }
 
+static const char *streams_text(int streams) {
+  static const char *const texts[] = {"0", "PP_ON_SECOND", "PP_FORK", "PP_FORK | PP_ON_SECOND", "PP_JOIN", "PP_JOIN | PP_ON_SECOND"};
+  if (streams < 0 || streams >= (int)(sizeof texts / sizeof *texts)) bug("streams of an action: %d", streams);
+  return texts[streams];
+}
+
 static void emit_actions(Rank *r) {
   if (r->rank->n_actions == 0) return;
   size_t width = 0;
   for (int i = 0; i < r->plan->n_tasks; i++)
     if (r->local_task[i] >= 0 && strlen(r->plan->tasks[i].name) > width) width = strlen(r->plan->tasks[i].name);
-  start_table(r, "task, microbatch, first of the step, its row in offsets, operations before and after it, line.\n"
+  start_table(r, "task, microbatch, first of the step, its row in offsets, operations before and after it, line, streams.\n"
                  " * bwd(2, 0): of stage 2 and microbatch 0, as in the schedule. \"reuses x(3)\": the receiver has x of\n"
                  " * microbatch 3, so that its bytes may be overwritten. Receives are posted in `ops`.", "pp_action actions");
   for (int i = 0; i < r->rank->n_actions; i++) {
@@ -297,7 +319,8 @@ static void emit_actions(Rank *r) {
       str_putc(r->out, *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p);
     str_putc(r->out, ',');
     emit_to_column(r->out, (int)width + 5);
-    str_printf(r->out, "%2d, %d, %3u, %d, %d, %u},", a->microbatch, a->first, r->args[i], a->n_before, a->n_after, r->lines[i]);
+    str_printf(r->out, "%2d, %d, %3u, %d, %d, %u, %s},", a->microbatch, a->first, r->args[i], a->n_before, a->n_after, r->lines[i],
+               streams_text(a->streams));
     str_putc(r->out, '\n');
   }
   end_table(r);

@@ -80,6 +80,12 @@ bool memory_run(Ir *ir);
 bool memory_check_limit(Ir *ir, int64_t limit); /* behind memory_run: an error for each rank that maps more bytes */
 bool progress_run(Ir *ir);
 Plan *plan_build(Ir *ir, Arena *arena, const CompileOptions *options); /* null after errors */
+/* Fills in what devices with streams need: the stream of each action, which operations wait. */
+bool events_run(Plan *plan);
+/* Null when, with these waits, all accesses to the same bytes are ordered; else a text that names a pair that isn't. */
+const char *events_check(const Plan *plan, Arena *arena);
+/* Writes them into the IR, for dumps. */
+void events_annotate(Ir *ir, const Plan *plan);
 
 /* `stages` calls it: appends finish, decision and update to @step. */
 bool update_build(Ir *ir);

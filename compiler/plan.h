@@ -208,6 +208,7 @@ typedef struct {
 typedef struct {
   int task, microbatch;
   int overlap;             /* number of its overlap block on the rank, -1 */
+  int streams;             /* PP_ON_SECOND, … */
   bool first;
   const uint64_t *offsets; /* [n_arguments of the task]; bit 63: in the window */
   int n_before, n_after;
@@ -218,7 +219,8 @@ typedef struct {
 typedef struct PlanTransferOp {
   pp_transfer_op op;
   int transfer;            /* in the plan's transfers */
-  bool waits;              /* on a device with streams: this wait is needed; false: others imply it (compiler/events.c) */
+  int waits;               /* bit k: of compute stream k (pp_op); 0: others imply it (compiler/events.c) */
+  int implied_by;          /* transfer whose wait, or place on the communication stream, implies it; -1: the step's begin or end */
 } PlanTransferOp;
 
 typedef struct {

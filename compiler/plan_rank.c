@@ -242,7 +242,7 @@ static void build_operations(Build *b, int r, PlanAction *actions, int n_actions
   const int64_t *ops = op_ints(b->tmp, b->t->ranks[r].op, "ops", &n);
   PlanTransferOp *all = arena_alloc_array(b->arena, (size_t)(n / 3), sizeof *all);
   for (int64_t i = 0; i < n / 3; i++) {
-    all[i] = (PlanTransferOp){(pp_transfer_op)ops[3 * i + 1], (int)ops[3 * i + 2], true};
+    all[i] = (PlanTransferOp){(pp_transfer_op)ops[3 * i + 1], (int)ops[3 * i + 2], 1, -1};
     place_transfer(b, r, all[i].op, &b->transfers[all[i].transfer]);
   }
   for (int i = 0; i < n_actions; i++) {

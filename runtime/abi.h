@@ -49,6 +49,14 @@ enum {
 /* Instructions before and after an action, in the order in which a rank issues them. */
 typedef enum { PP_POST_RECEIVE, PP_POST_SEND, PP_AWAIT_RECEIVE, PP_AWAIT_SEND } pp_transfer_op;
 
+/* Streams of a device. A task runs on the compute stream, or, as a member of an overlap block, on the second one. */
+enum { PP_STREAM_COMPUTE, PP_STREAM_SECOND, PP_COMPUTE_STREAMS };
+enum {
+  PP_ON_SECOND = 1, /* the action runs on the second stream */
+  PP_FORK = 2,      /* before its operations: the second stream waits for the compute stream */
+  PP_JOIN = 4       /* behind its operations: the compute stream waits for the second */
+};
+
 /* Classes of bytes in the report of `ppc check` and in plan.json. */
 typedef enum {
   PP_CLASS_PARAMETERS,

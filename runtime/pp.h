@@ -47,11 +47,15 @@ typedef struct {
   uint32_t args;        /* index in `offsets` of its first argument */
   uint16_t n_before, n_after; /* transfer operations to issue before and after; they follow one another in `ops` */
   uint32_t line;        /* index in `lines`: the line of the schedule program */
+  uint8_t streams;      /* PP_ON_SECOND | PP_FORK | PP_JOIN: for devices with streams */
 } pp_action;
 
 typedef struct {
   uint8_t op;        /* pp_transfer_op */
   uint32_t transfer; /* index in `transfers` of this rank */
+  uint8_t waits;     /* on a device with streams, bit k: a post makes the communication stream wait for what compute
+                      * stream k has been given so far; an await makes compute stream k wait for the transfer.
+                      * 0: nothing waits, for others imply it (docs/ir.md, events) */
 } pp_op;
 
 typedef struct {

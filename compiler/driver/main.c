@@ -248,7 +248,7 @@ static int dump(const Driver *d) {
     ir_print_irdl(stdout);
     return STATUS_FINE;
   }
-  const char *last = o->format == FORMAT_CSV ? "schedule" : o->after ? o->after : "progress";
+  const char *last = o->format == FORMAT_CSV ? "schedule" : o->after ? o->after : "events";
   if (o->format == FORMAT_CSV && bare_is_wanted(o)) return print_bare_csv(d);
   int status = check_pass_name(last);
   if (status != STATUS_FINE) return status;

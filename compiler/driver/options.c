@@ -114,7 +114,7 @@ static const Row table[] = {
     {"--keep", NULL, 0, RUN, KIND_FLAG, 0, AT(keep), "print where the emitted programs lie"},
 
     {"--after", "PASS", 0, DUMP, KIND_TEXT, 0, AT(after), "elaborate, simplify, autodiff, stages, split, schedule, transfers,\n"
-                                                          "fuse, memory or progress (the last one)"},
+                                                          "fuse, memory, progress or events (the last one)"},
     {"--stage", "K", 0, DUMP, KIND_NUMBER, 0, AT(stage), "one stage only"},
     {"--rank", "R", 0, DUMP, KIND_NUMBER, 0, AT(rank), "one rank only"},
     {"--pretty", NULL, 0, DUMP, KIND_FLAG, 0, AT(pretty), "the form for people"},

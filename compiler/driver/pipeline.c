@@ -7,7 +7,7 @@
 #include "dsl/load.h"
 
 const char *const pipeline_passes[] = {"elaborate", "simplify", "autodiff", "stages", "split", "schedule",
-                                       "transfers", "fuse",     "memory",   "progress", NULL};
+                                       "transfers", "fuse",     "memory",   "progress", "events", NULL};
 
 typedef struct {
   Pipeline *p;
@@ -39,6 +39,17 @@ static bool leave(Run *run, const char *pass, bool passed) {
     if (!leave(run, name, passed)) return;        \
   } while (0)
 
+/* A dump is of IR, so what the pass has found is written there, too. */
+static bool run_events(Run *run, Plan *plan) {
+  Pipeline *p = run->p;
+  events_run(plan);
+  const char *clash = run->verify ? events_check(plan, p->arena) : NULL;
+  if (clash) bug("%s", clash);
+  if (run->last) events_annotate(p->ir, plan);
+  p->plan = plan;
+  return true;
+}
+
 static void run_passes(Run *run, const DslProgram *text, const CompileOptions *options) {
   Pipeline *p = run->p;
   Ir *ir = p->ir;
@@ -52,7 +63,9 @@ static void run_passes(Run *run, const DslProgram *text, const CompileOptions *o
   PASS("fuse", fuse_run(ir, !options->no_fuse));
   PASS("memory", memory_run(ir) && (!options->memory || memory_check_limit(ir, options->memory)));
   PASS("progress", progress_run(ir));
-  PASS("plan", (run->verify || ir_verify(ir)) && (p->plan = plan_build(ir, p->arena, options)) != NULL);
+  Plan *plan = NULL;
+  PASS("plan", (run->verify || ir_verify(ir)) && (plan = plan_build(ir, p->arena, options)) != NULL);
+  PASS("events", run_events(run, plan));
 }
 
 static bool run_loaded(Pipeline *p, const DslProgram *text, const CompileOptions *options, const char *last) {

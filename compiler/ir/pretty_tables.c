@@ -262,15 +262,26 @@ static void add_transfer(const Pretty *p, Str *s, int64_t what, const int64_t *t
 }
 
 typedef struct {
-  const int64_t *ops, *table;
+  const int64_t *ops, *table, *waits; /* waits: null before `events` */
   int64_t n_ops, n_table, next; /* ops are sorted by position: one walk */
 } Cursor;
+
+/* What `events` says of an operation, when that is not that its wait is of the compute stream. */
+static void add_waits(const Pretty *p, Str *s, const Cursor *c, const int64_t *waits) {
+  if (waits[0] == 0 && waits[1] >= 0 && waits[1] < c->n_table)
+    str_printf(s, " (implied by %s)", item_text(p, c->table + waits[1] * TRANSFER_NUMBERS));
+  else if (waits[0] == 0) str_puts(s, " (implied)");
+  else if (waits[0] == 2) str_puts(s, " (second stream)");
+  else if (waits[0] == 3) str_puts(s, " (both streams)");
+}
 
 static const char *transfers_at(const Pretty *p, Cursor *c, int64_t position) {
   Str s = {0};
   for (; c->next < c->n_ops && c->ops[c->next * OP_NUMBERS] <= position; c->next++) {
     const int64_t *op = c->ops + c->next * OP_NUMBERS;
-    if (op[0] == position && op[2] >= 0 && op[2] < c->n_table) add_transfer(p, &s, op[1], c->table + op[2] * TRANSFER_NUMBERS);
+    if (op[0] != position || op[2] < 0 || op[2] >= c->n_table) continue;
+    add_transfer(p, &s, op[1], c->table + op[2] * TRANSFER_NUMBERS);
+    if (c->waits) add_waits(p, &s, c, c->waits + 2 * c->next);
   }
   const char *text = arena_strdup(p->tmp, str_text(&s));
   str_free(&s);
@@ -303,14 +314,20 @@ static void print_rank(const Pretty *p, Op op, const int64_t *table, int64_t n_t
   Cursor c = {.table = table, .n_table = n_table};
   c.ops = op_ints(p->tmp, op, "ops", &c.n_ops);
   c.n_ops /= OP_NUMBERS;
+  int64_t n_waits = 0, n_streams = 0;
+  c.waits = op_ints(p->tmp, op, "waits", &n_waits);
+  if (n_waits != 2 * c.n_ops) c.waits = NULL;
+  const int64_t *streams = op_ints(p->tmp, op, "streams", &n_streams);
   n /= ACTION_NUMBERS;
   fprintf(p->out, "\nrank %lld, stages %s: %lld actions\n", (long long)rank, stages_on(p, rank), (long long)n);
   PrettyRows rows = {0};
   for (int64_t i = 0; i < n; i++) {
     const char *before = transfers_at(p, &c, 2 * i), *after = transfers_at(p, &c, 2 * i + 1);
     Loc line = i < n_lines ? lines[i] : (Loc){0};
-    if (p->options.stage < 0 || actions[3 * i + 1] == p->options.stage)
-      VEC_PUSH(p->tmp, &rows, action_row(p, i, actions + 3 * i, before, after, line));
+    if (p->options.stage >= 0 && actions[3 * i + 1] != p->options.stage) continue;
+    PrettyRow row = action_row(p, i, actions + 3 * i, before, after, line);
+    if (i < n_streams && streams[i] & PP_ON_SECOND) row.cells[3] = arena_printf(p->tmp, "%s, second stream", row.cells[3]);
+    VEC_PUSH(p->tmp, &rows, row);
   }
   pretty_print_rows(p, &rows, "  ", 8, 72);
 }

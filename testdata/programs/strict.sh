@@ -39,8 +39,8 @@ broken) # a send before the receive that the peer's order has first
   must $ppc run $models/mlp.pp "${tiny[@]}" -D stages=2 --ranks=1 --microbatches=6 --steps=2 --json
   cp out one.json
   must $ppc compile $models/mlp.pp "${tiny[@]}" -D stages=2 --ranks=2 --microbatches=6 -o made
-  sed -i '/PP_POST_RECEIVE, 3}/{h;d};/PP_POST_SEND, 4}/G' made/rank_0.c
-  grep -A1 'PP_POST_SEND, 4}' made/rank_0.c | grep -q 'PP_POST_RECEIVE, 3}' || fail "the two posts aren't where they were"
+  sed -i '/PP_POST_RECEIVE, 3, .}/{h;d};/PP_POST_SEND, 4, .}/G' made/rank_0.c
+  grep -A1 'PP_POST_SEND, 4, .}' made/rank_0.c | grep -q 'PP_POST_RECEIVE, 3, .}' || fail "the two posts aren't where they were"
   build
   must made/launch.sh --steps=2 --json
   same out one.json
