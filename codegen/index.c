@@ -174,6 +174,28 @@ static Index shrink(IndexSpace *s, Index a, int64_t g) {
 
 static int64_t floor_divide(int64_t a, int64_t d) { return a / d - (a % d < 0); }
 
+/* a = g · high + low with 0 <= low < g and d a multiple of g: low decides nothing about a / d. The largest g; 1: low is 0. */
+static int64_t split_low(IndexSpace *s, Index a, int64_t d, Index *out_high, Index *out_low) {
+  int64_t best = 1;
+  *out_high = a, *out_low = index_constant(0);
+  for (int k = 0; k < a.n; k++) {
+    int64_t g = d;
+    for (int i = 0; i < a.n; i++)
+      if (a.terms[i].coef >= a.terms[k].coef) g = gcd(g, a.terms[i].coef);
+    IndexTerm *low = arena_alloc_array(s->arena, (size_t)a.n, sizeof *low), *high = arena_alloc_array(s->arena, (size_t)a.n, sizeof *high);
+    int n_low = 0, n_high = 0;
+    for (int i = 0; i < a.n; i++) {
+      if (a.terms[i].coef < a.terms[k].coef) low[n_low++] = a.terms[i];
+      else high[n_high] = a.terms[i], high[n_high++].coef /= g;
+    }
+    Index rest = {a.constant % g, n_low, low};
+    if (g <= best || index_high(s, rest) >= g) continue;
+    best = g;
+    *out_high = (Index){a.constant / g, n_high, high}, *out_low = rest;
+  }
+  return best;
+}
+
 static void divide(IndexSpace *s, Index a, int64_t d, Index *out_quotient, Index *out_rest) {
   Index whole = part(s, a, d, true), rest = part(s, a, d, false);
   int64_t q = floor_divide(a.constant, d);
@@ -184,15 +206,13 @@ static void divide(IndexSpace *s, Index a, int64_t d, Index *out_quotient, Index
     *out_quotient = base, *out_rest = rest;
     return;
   }
-  int64_t g = d;
-  for (int i = 0; i < rest.n; i++) g = gcd(g, rest.terms[i].coef);
-  int64_t left = rest.constant % g;
-  Index small = shrink(s, index_offset(rest, -left), g);
+  Index high, low;
+  int64_t g = split_low(s, rest, d, &high, &low);
   Index quotient, remainder;
-  if (g > 1) divide(s, small, d / g, &quotient, &remainder);
-  else quotient = intern(s, ATOM_DIVIDE, small, d), remainder = intern(s, ATOM_MODULO, small, d);
+  if (g > 1) divide(s, high, d / g, &quotient, &remainder);
+  else quotient = intern(s, ATOM_DIVIDE, high, d), remainder = intern(s, ATOM_MODULO, high, d);
   *out_quotient = index_add(s, base, quotient);
-  *out_rest = index_offset(index_scale(s, remainder, g), left);
+  *out_rest = index_add(s, index_scale(s, remainder, g), low);
 }
 
 Index index_divide(IndexSpace *s, Index a, int64_t d) {

@@ -43,6 +43,7 @@ typedef struct Scope {
   bool is_condition;  /* nothing moves out of it: its loads hold under its condition only */
   Index condition;    /* what is compared there */
   bool has_loops;     /* closed ones inside */
+  bool diverges;      /* the threads that reduce together are in different turns here */
   const char *path;   /* what it is for: the same in both passes */
   Str text;
   VEC(Memo) memos;
@@ -120,8 +121,6 @@ struct Emit {
   const char **random;        /* per node: name of the array that holds it */
   bool *random_output;        /* per output: filled in the prologue */
   int *depth_of_reductions;   /* per value: reductions on the longest path to it */
-  int deepest;                /* depth of the innermost scope to which a reduction belongs that isn't inside another */
-  int reducing;               /* nested reductions that are being written */
 };
 
 static inline bool is_input(const Emit *e, int v) { return v < e->k->n_inputs; }

@@ -277,10 +277,7 @@ Val kernel_reduce(Emit *e, int v, const Index *index, const char *key) {
   int loop = e->n_loops++;
   for (int i = 0; i < n; i++) r[i].name = kernel_fresh_name(e, kernel_base_name(e, r[i].value));
   for (int i = 0; i < n; i++) r[i].lanes = kernel_fresh_name(e, arena_printf(e->arena, "%s_lane", r[i].name));
-  if (e->reducing == 0 && home->depth > e->deepest) e->deepest = home->depth;
-  e->reducing++;
   if (!e->form->reduce || !e->form->reduce(e, loop, n, r, index, &g)) reduce_in_turn(e, loop, n, r, index, &g);
-  e->reducing--;
   kernel_finish_loop(e, loop);
   for (int i = 0; i < n; i++) {
     kernel_remember(e, home, r[i].key, (Val){r[i].name, home->depth});

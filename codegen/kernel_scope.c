@@ -28,6 +28,7 @@ Scope *kernel_open_scope(Emit *e, bool is_condition) {
   s->indent = e->scope ? e->scope->indent + 1 : 1;
   s->is_condition = is_condition;
   s->path = e->scope ? e->scope->path : "";
+  s->diverges = e->scope && e->scope->diverges;
   s->loop = -1;
   e->scope = s;
   return s;
@@ -78,21 +79,21 @@ void kernel_finish_loop(Emit *e, int loop) {
   if (!e->trials) VEC_PUSH(e->arena, &e->finished, loop);
 }
 
-/* Closes the innermost scope: its text, behind `first`, goes under `head` to its parent. */
+/* Closes the innermost scope: its text, behind `first`, goes under `head` to its parent; null: without braces. */
 void kernel_close_scope(Emit *e, const char *pragma, const char *head, const char *first) {
   Scope *s = e->scope, *parent = s->parent;
   kernel_print_unread(e, s);
   if (pragma) kernel_print_line(parent, pragma);
-  kernel_line(e, parent, "%s{", head);
+  if (head) kernel_line(e, parent, "%s{", head);
   if (first) {
     str_pad(&parent->text, ' ', 2 * s->indent);
     str_puts(&parent->text, first);
     str_putc(&parent->text, '\n');
   }
   str_append(&parent->text, str_text(&s->text), s->text.length);
-  kernel_print_line(parent, "}");
+  if (head) kernel_print_line(parent, "}");
   str_free(&s->text);
-  parent->has_loops |= s->has_loops || !strncmp(head, "for", 3);
+  parent->has_loops |= s->has_loops || (head && !strncmp(head, "for", 3));
   e->scope = parent;
 }
 

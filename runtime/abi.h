@@ -12,6 +12,9 @@ typedef enum { PP_F32, PP_F64, PP_I32, PP_BOOL, PP_DTYPE_COUNT } pp_dtype; /* bo
 
 static inline int pp_dtype_bytes(pp_dtype dtype) { return dtype == PP_F64 ? 8 : dtype == PP_BOOL ? 1 : 4; }
 
+/* Partial sums that a kernel may keep in the scratch memory of its stream. */
+enum { PP_CUDA_PARTIALS = 65536 };
+
 /* What a program runs on. */
 typedef enum { PP_TARGET_CPU, PP_TARGET_CUDA } pp_target;
 
