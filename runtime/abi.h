@@ -18,6 +18,10 @@ enum { PP_CUDA_PARTIALS = 65536 };
 /* What a program runs on. */
 typedef enum { PP_TARGET_CPU, PP_TARGET_CUDA } pp_target;
 
+/* CUDA: what lies behind arena and window for each compute stream, the workspace of the library of products (as
+ * --products-workspace says) and the partial sums of kernels; behind them what the runtime keeps there. */
+enum { PP_CUDA_ALIGNMENT = 256, PP_CUDA_WORKSPACE_BYTES = 4 << 20, PP_CUDA_STATE_BYTES = 512 };
+
 /* Kinds of task. The loop's tasks have a microbatch; the others run once a step, with microbatch -1. */
 typedef enum {
   PP_FWD,

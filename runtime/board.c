@@ -36,7 +36,8 @@ pp_layout pp_board_layout(const pp_program *program) {
   layout.chunk = layout.head_bytes;
   layout.windows = layout.chunk + (n_ranks > 1 ? PP_CHUNK_BYTES : 0);
   layout.total_bytes = layout.windows;
-  for (size_t r = 0; r < n_ranks; r++) layout.total_bytes += align_up(program->all_window_bytes[r], PAGE_BYTES);
+  for (size_t r = 0; r < n_ranks && program->device->shares_windows; r++)
+    layout.total_bytes += align_up(program->all_window_bytes[r], PAGE_BYTES);
   return layout;
 }
 

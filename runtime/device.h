@@ -19,15 +19,23 @@ typedef struct {
 } pp_seen;
 
 typedef struct pp_device {
-  const char *name;  /* "cpu", "cuda" */
-  int sees_all;      /* 1: looking at a step's results costs nothing, so that it is done at every step */
+  const char *name;    /* "cpu", "cuda" */
+  const pp_transport *const *transports; /* ends with null */
+  int sees_all;        /* 1: looking at a step's results costs nothing, so that it is done at every step */
+  int shares_windows;  /* 1: windows lie in the job's segment, where peers read from them */
   pp_status (*create)(pp_rank *rank);   /* sets arena, window and seen: after the transport has connected */
   void (*destroy)(pp_rank *rank);       /* of a half-made one too */
-  pp_status (*begin_step)(pp_rank *rank);
+  pp_status (*begin_step)(pp_rank *rank, int *out_issued); /* 1: the whole step has been issued, as it was captured before */
   /* Everything of the step has been issued. With `sees` it returns when the step has ended and rank->seen
    * holds its results; else it may return at once. */
   pp_status (*end_step)(pp_rank *rank, int sees);
+  /* Around an action's operations and task; null: nothing to do. */
+  void (*enter)(pp_rank *rank, const pp_action *action);
+  void (*leave)(pp_rank *rank, const pp_action *action);
   void (*run)(pp_rank *rank, const pp_task *task, const pp_call *call); /* a task; leaves out updates that don't apply */
+  /* In a traced step: the time at which the action's stream, or in_transfer the transfers', comes here; it stands in
+   * `at` when the step has ended. Null: the time is now. */
+  void (*stamp)(pp_rank *rank, uint64_t *at, int in_transfer);
   /* Between steps, and before the first update of one; both wait for all that was issued. */
   pp_status (*write)(pp_rank *rank, void *to, const void *from, size_t size_bytes); /* host to device */
   pp_status (*read)(pp_rank *rank, void *to, const void *from, size_t size_bytes);  /* device to host */
@@ -35,5 +43,8 @@ typedef struct pp_device {
 
 extern const pp_device pp_device_cpu;  /* memory.c */
 extern const pp_device pp_device_cuda; /* cuda/device.c */
+
+/* The first that fits, or the one of that name, which ends with it or a ':'; null when there is none. */
+const pp_transport *pp_transport_choose(const pp_device *device, const char *name, int n_ranks);
 
 #endif

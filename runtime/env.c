@@ -73,7 +73,7 @@ static void sanitise(char *text) {
 }
 
 /* All ranks that one launcher started on this host have one parent: the last resort. */
-static void name_job(pp_launch *out_launch, const Search *s, const char *job, const Family *f) {
+static void name_job(pp_job *out_launch, const Search *s, const char *job, const Family *f) {
   char text[512] = "";
   if (job) append(text, sizeof text, job);
   for (int i = 0; f && !job && i < 3 && f->job[i]; i++) {
@@ -137,7 +137,7 @@ static int check_host(const Search *s, const Family *f) {
 
 /* --- the search ---------------------------------------------------------------------------------- */
 
-static int accept(pp_launch *out_launch, const Search *s, const char *job, const Family *f, int rank) {
+static int accept(pp_job *out_launch, const Search *s, const char *job, const Family *f, int rank) {
   if (rank != s->program->rank) {
     snprintf(s->text, s->text_bytes, "this program is rank %d of %d of %s, but %s=%d: start rank_%d there", s->program->rank,
              s->program->n_ranks, s->program->model, f->rank, rank, rank);
@@ -150,7 +150,7 @@ static int accept(pp_launch *out_launch, const Search *s, const char *job, const
   return 1;
 }
 
-static int accept_own(pp_launch *out_launch, const Search *s, const char *job) {
+static int accept_own(pp_job *out_launch, const Search *s, const char *job) {
   int rank, found = read_family(s, &own_family, &rank);
   if (found < 0) return 0;
   if (!found) {
@@ -184,7 +184,7 @@ static int refuse_two(const Search *s, const Family *a, int rank_a, const Family
   return 0;
 }
 
-int pp_launch_find(pp_launch *out_launch, const pp_program *program, const char *job, pp_getenv_fn *getter, void *context,
+int pp_launch_find(pp_job *out_launch, const pp_program *program, const char *job, pp_getenv_fn *getter, void *context,
                    char *out_text, size_t text_bytes) {
   Search s = {program, getter, context, out_text, text_bytes};
   const Family *chosen = NULL;

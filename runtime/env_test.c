@@ -11,7 +11,7 @@ static const char *look_up(const char *name, void *context) {
   return NULL;
 }
 
-static pp_launch launch;
+static pp_job launch;
 static char text[2048];
 
 static int find(int rank, int n_ranks, const char *const *environment) {

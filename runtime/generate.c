@@ -147,11 +147,12 @@ static int print_token(Generator *g, int32_t token) {
 static pp_status generate_one(Generator *g, int64_t k) {
   pp_rank *rank = g->rank;
   double uniform;
+  int issued = 0;
   rank->step = (uint64_t)k + 1;
   atomic_store_explicit(&rank->slot->step, rank->step, memory_order_relaxed);
   PP_TRY(write_context(g));
-  PP_TRY(rank->program->device->begin_step(rank));
-  PP_TRY(pp_run_actions(rank));
+  PP_TRY(rank->program->device->begin_step(rank, &issued));
+  if (!issued) PP_TRY(pp_run_actions(rank));
   PP_TRY(rank->program->device->end_step(rank, 1));
   PP_TRY(read_logits(g));
   pp_random_fill_unit(rank->options->seed, SAMPLE_STREAM, (uint64_t)k, &uniform, 1);

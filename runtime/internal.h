@@ -49,7 +49,7 @@ typedef struct {
   const char *init, *save, *save_gradients, *trace;
   pp_steps trace_steps;   /* 0:0 when they were not given */
   const char *shm_dir, *job, *transport;
-  int json, quiet;
+  int json, quiet, graph;
   int64_t log_every;      /* steps per line */
   const char **data; /* [n_data]: path given by --data, or null */
   int64_t generate;
@@ -77,12 +77,12 @@ enum { PP_JOB_BYTES = 96 };
 typedef struct {
   int rank, n_ranks;
   char job[PP_JOB_BYTES]; /* a file name, the same in all ranks of a job and in no other job */
-} pp_launch;
+} pp_job;
 
 typedef const char *pp_getenv_fn(const char *name, void *context);
 
 /* Finds rank and job from a launcher's variables. On an error writes a text and returns 0. */
-int pp_launch_find(pp_launch *out_launch, const pp_program *program, const char *job, pp_getenv_fn *get,
+int pp_launch_find(pp_job *out_launch, const pp_program *program, const char *job, pp_getenv_fn *get,
                    void *context, char *out_text, size_t text_bytes);
 /* Tasks per node as Slurm writes them, "2(x3),1": the sum and the nodes. 0 when malformed. */
 int pp_parse_tasks_per_node(const char *text, int64_t *out_tasks, int64_t *out_nodes);
@@ -324,6 +324,8 @@ void pp_trace_mark(pp_rank *rank, int end);
 void pp_trace_action(pp_rank *rank, const pp_action *action, int end);
 void pp_trace_op(pp_rank *rank, const pp_op *op, int end);
 void pp_trace_copy(pp_rank *rank, uint32_t transfer, int end);
+/* Collective, at the end of a traced step whose times are known only then: receivers hear when was sent. */
+pp_status pp_trace_exchange(pp_rank *rank);
 /* Collective: rank 0 writes the file. */
 pp_status pp_trace_write(pp_rank *rank);
 
@@ -333,27 +335,13 @@ pp_status pp_generate(pp_rank *rank);
 /* Index drawn from logits; uniform in [0, 1). temperature 0: the first largest. scratch: n values. */
 int64_t pp_sample(const double *logits, int64_t n, double temperature, int64_t top_k, double uniform, double *scratch);
 
-/* --- check.c: only with -DPP_CHECK ------------------------------------------------------------------ */
-
-#ifdef PP_CHECK
-void pp_check_start(pp_rank *rank);
-void pp_check_step(pp_rank *rank);
-void pp_check_point(pp_rank *rank); /* before each transfer operation and each task; once more at the end of a step */
-void pp_check_end(pp_rank *rank);
-#else
-static inline void pp_check_start(pp_rank *rank) { (void)rank; }
-static inline void pp_check_step(pp_rank *rank) { (void)rank; }
-static inline void pp_check_point(pp_rank *rank) { (void)rank; }
-static inline void pp_check_end(pp_rank *rank) { (void)rank; }
-#endif
-
 /* --- rank.c ------------------------------------------------------------------------------------- */
 
 struct pp_rank {
   const pp_program *program;
   const pp_options *options;
   const pp_transport *transport;
-  pp_launch launch;
+  pp_job launch;
 
   pp_board *board;
   pp_slot *slots; /* [n_ranks] */
@@ -373,6 +361,9 @@ struct pp_rank {
   int in_threads;         /* ranks are threads of one process */
 
   unsigned char *arena, *window; /* addresses of the device */
+  struct pp_cuda *cuda;   /* cuda/rank.h; null on the CPU */
+  struct pp_nccl *nccl;   /* cuda/nccl.c */
+  const pp_op *issued;    /* the operation that is being issued */
   pp_seen seen;
   void **at;              /* [n_offsets] */
 
@@ -391,7 +382,8 @@ struct pp_rank {
   uint32_t waits_for;     /* transfer + 1 while it waits */
   int waits_for_send;
 
-  uint32_t check_point, check_life; /* of a checking build */
+  uint32_t check_point, check_life; /* of a checking build, or of names for tools */
+  void (*point)(pp_rank *rank);     /* called at the points of a step (pp_life); null: nothing to do */
   pp_source *sources;     /* [n_data] */
   pp_tensors *init;
   _Atomic(char *) temporary; /* path of a file being written, removed when the process has to end */
@@ -408,6 +400,22 @@ struct pp_rank {
   atomic_int watch_quit;
 };
 
+/* --- check.c: only with -DPP_CHECK ------------------------------------------------------------------ */
+
+#ifdef PP_CHECK
+void pp_check_start(pp_rank *rank);
+void pp_check_step(pp_rank *rank);
+void pp_check_point(pp_rank *rank); /* before each transfer operation and each task; once more at the end of a step */
+void pp_check_end(pp_rank *rank);
+#else
+static inline void pp_check_start(pp_rank *rank) { (void)rank; }
+static inline void pp_check_step(pp_rank *rank) { rank->check_point = rank->check_life = 0; }
+static inline void pp_check_point(pp_rank *rank) {
+  if (rank->point) rank->point(rank);
+}
+static inline void pp_check_end(pp_rank *rank) { (void)rank; }
+#endif
+
 /* The next random number of a transport that moves late: xorshift64. */
 static inline uint64_t pp_late_random(pp_rank *rank) {
   uint64_t x = rank->late_state;
@@ -418,8 +426,10 @@ static inline uint64_t pp_late_random(pp_rank *rank) {
 }
 
 pp_status pp_run_actions(pp_rank *rank);
+/* Where the rank is, for its peers' messages. */
+void pp_note_place(pp_rank *rank, const pp_action *action);
 /* Everything between options and exit; transport already chosen. */
 int pp_rank_run(const pp_program *program, const pp_options *options, const pp_transport *transport,
-                const pp_launch *launch, void *segment);
+                const pp_job *launch, void *segment);
 
 #endif

@@ -79,9 +79,10 @@ static void destroy(pp_rank *rank) {
 }
 
 /* A skipped step leaves the optimizer's step as it was. */
-static pp_status begin_step(pp_rank *rank) {
+static pp_status begin_step(pp_rank *rank, int *out_issued) {
   double *step = vector_at(rank, rank->program->step);
   if (step) *step = (double)(rank->step - rank->seen.n_skipped);
+  *out_issued = 0;
   return PP_OK;
 }
 
@@ -128,7 +129,9 @@ static pp_status copy(pp_rank *rank, void *to, const void *from, size_t size_byt
 
 const pp_device pp_device_cpu = {
     .name = "cpu",
+    .transports = pp_transports_cpu,
     .sees_all = 1,
+    .shares_windows = 1,
     .create = create,
     .destroy = destroy,
     .begin_step = begin_step,

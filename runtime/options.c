@@ -42,7 +42,7 @@ int pp_parse_f64(const char *text, double *out_value) {
 /* --- the table ---------------------------------------------------------------------------------- */
 
 typedef enum { OPTION_FLAG, OPTION_U64, OPTION_I64, OPTION_COUNT, OPTION_INT, OPTION_SECONDS, OPTION_REAL, OPTION_TEXT, OPTION_DATA, OPTION_STEPS } Kind;
-typedef enum { IN_BOTH, IN_TRAIN, IN_GENERATE, HIDDEN } Where;
+typedef enum { IN_BOTH, IN_TRAIN, IN_GENERATE, ON_GPU, HIDDEN } Where;
 
 typedef enum { OWN, SAME } Share; /* SAME: all ranks of a job must have one value */
 
@@ -67,6 +67,7 @@ static const Option options_table[] = {
      "write the last step's gradients, those of its loss, before the clip"},
     {"--trace", "FILE", OPTION_TEXT, IN_TRAIN, SAME, AT(trace), "write what each rank did when, for Perfetto and ppc simulate"},
     {"--trace-steps", "A:B", OPTION_STEPS, IN_TRAIN, SAME, AT(trace_steps), "trace steps A to B (the last 10)"},
+    {"--graph", NULL, OPTION_FLAG, ON_GPU, SAME, AT(graph), "capture the step in a CUDA graph, and launch that"},
     {"--json", NULL, OPTION_FLAG, IN_TRAIN, SAME, AT(json), "print one JSON object per step and one at the end"},
     {"--log-every", "N", OPTION_COUNT, IN_TRAIN, SAME, AT(log_every), "print a line for every N-th step, and the last one (1)"},
     {"--quiet", NULL, OPTION_FLAG, IN_BOTH, OWN, AT(quiet), "print no line per step"},
@@ -86,6 +87,7 @@ enum { N_OPTIONS = sizeof options_table / sizeof *options_table };
 _Static_assert((int)N_OPTIONS <= PP_MAX_OPTIONS, "a slot of the board has a place for each");
 
 static int applies(const Option *o, const pp_program *program) {
+  if (o->where == ON_GPU) return strcmp(program->device->name, "cuda") == 0;
   return o->where == IN_BOTH || o->where == HIDDEN || (o->where == IN_GENERATE) == (program->generate != 0);
 }
 

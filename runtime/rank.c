@@ -19,6 +19,7 @@
 
 static pp_status issue(pp_rank *rank, const pp_op *op) {
   const pp_transport *transport = rank->transport;
+  rank->issued = op;
   switch ((pp_transfer_op)op->op) {
     case PP_POST_RECEIVE: transport->post_receive(rank, op->transfer); return PP_OK;
     case PP_POST_SEND: transport->post_send(rank, op->transfer); return PP_OK;
@@ -40,7 +41,7 @@ PP_IN_PLACE pp_status issue_all(pp_rank *rank, const pp_op **at, unsigned n, int
 }
 
 /* See pp_describe_place for the packing. */
-static void note_place(pp_rank *rank, const pp_action *a) {
+void pp_note_place(pp_rank *rank, const pp_action *a) {
   uint64_t where = ((uint64_t)(uint32_t)(a->microbatch + 1) << 32) | ((uint64_t)(a->line & 0xffff) << 16) |
                    (((uint32_t)a->task + 1) & 0xffff);
   pp_slot *slot = rank->slot;
@@ -51,15 +52,18 @@ static void note_place(pp_rank *rank, const pp_action *a) {
 
 PP_IN_PLACE pp_status run_action(pp_rank *rank, const pp_action *a, const pp_op **ops, int traced) {
   const pp_task *task = &rank->program->tasks[a->task];
+  const pp_device *device = rank->program->device;
   pp_call call = {rank->at + a->args, a->microbatch, a->first, rank};
-  note_place(rank, a);
+  pp_note_place(rank, a);
+  if (device->enter) device->enter(rank, a);
   PP_TRY(issue_all(rank, ops, a->n_before, traced));
   if (rank->keeps && task->kind == PP_UPDATE) PP_TRY(pp_gradients_keep(rank));
   pp_check_point(rank);
   if (traced) pp_trace_action(rank, a, 0);
-  rank->program->device->run(rank, task, &call);
+  device->run(rank, task, &call);
   if (traced) pp_trace_action(rank, a, 1);
   PP_TRY(issue_all(rank, ops, a->n_after, traced));
+  if (device->leave) device->leave(rank, a);
   rank->transport->progress(rank);
   return pp_failing(rank) ? PP_STOPPED : PP_OK;
 }
@@ -82,7 +86,6 @@ static pp_status run_traced(pp_rank *rank) {
 
 pp_status pp_run_actions(pp_rank *rank) {
   pp_check_step(rank);
-  pp_trace_step(rank);
   PP_TRY(rank->times ? run_traced(rank) : run_plainly(rank));
   pp_check_point(rank);
   return PP_OK;
@@ -142,11 +145,12 @@ static int is_told(const pp_rank *rank) {
 
 static pp_status make_step(pp_rank *rank) {
   const pp_program *program = rank->program;
-  int told = is_told(rank), sees = told || program->device->sees_all;
+  int told = is_told(rank), sees = told || program->device->sees_all, issued = 0;
   atomic_store_explicit(&rank->slot->step, rank->step, memory_order_relaxed);
   rank->keeps = rank->kept && rank->step == (uint64_t)rank->options->steps;
-  PP_TRY(program->device->begin_step(rank));
-  PP_TRY(pp_run_actions(rank));
+  pp_trace_step(rank);
+  PP_TRY(program->device->begin_step(rank, &issued));
+  if (!issued) PP_TRY(pp_run_actions(rank));
   PP_TRY(program->device->end_step(rank, sees));
   atomic_store_explicit(&rank->slot->where, 0, memory_order_relaxed);
   if (sees) PP_TRY(judge(rank));
@@ -210,6 +214,7 @@ static pp_status prepare(pp_rank *rank, void *segment) {
   pp_check_start(rank);
   PP_TRY(pp_watch_start(rank));
   PP_TRY(check_options(rank));
+  if (rank->transport->start) PP_TRY(rank->transport->start(rank));
   PP_TRY(pp_data_open(rank));
   PP_TRY(pp_save_check(rank));
   PP_TRY(pp_parameters_start(rank));
@@ -240,7 +245,7 @@ static void rank_destroy(pp_rank *rank) {
   pp_memory_destroy(rank);
 }
 
-int pp_rank_run(const pp_program *program, const pp_options *options, const pp_transport *transport, const pp_launch *launch,
+int pp_rank_run(const pp_program *program, const pp_options *options, const pp_transport *transport, const pp_job *launch,
                 void *segment) {
   pp_rank *rank = calloc(1, sizeof *rank);
   if (!rank) return PP_EXIT_FAILED;
@@ -256,6 +261,7 @@ int pp_rank_run(const pp_program *program, const pp_options *options, const pp_t
   if (status == PP_OK && rank->log.failed) exit_status = PP_EXIT_FAILED;
   if (exit_status != PP_EXIT_FINE) pp_repeat_failure(rank);
   rank_destroy(rank);
+  if (exit_status == PP_EXIT_FINE) exit_status = pp_exit_status(rank); /* what could not be given back */
   free(rank);
   return exit_status;
 }
@@ -275,9 +281,9 @@ static const char *get_variable(const char *name, void *context) {
 }
 
 static int run_here(const pp_program *program, const pp_options *options) {
-  pp_launch launch = {0};
+  pp_job launch = {0};
   char text[2048];
-  const pp_transport *transport = pp_transport_choose(options->transport, program->n_ranks);
+  const pp_transport *transport = pp_transport_choose(program->device, options->transport, program->n_ranks);
   if (!transport) {
     fprintf(stderr, "ppc: no transport %s for %d ranks\n", options->transport ? options->transport : "", program->n_ranks);
     return PP_EXIT_USAGE;

@@ -38,7 +38,7 @@ typedef struct {
 
 static void *member_run(void *argument) {
   Member *m = argument;
-  pp_launch launch = {.rank = m->program->rank, .n_ranks = m->program->n_ranks};
+  pp_job launch = {.rank = m->program->rank, .n_ranks = m->program->n_ranks};
   int strict = m->options->transport && strncmp(m->options->transport, "strict", 6) == 0;
   const pp_transport *transport = strict ? &pp_transport_strict_threads : &pp_transport_threads;
   m->exit_status = pp_rank_run(m->program, m->options, transport, &launch, m->segment);

@@ -50,26 +50,51 @@ void pp_trace_step(pp_rank *rank) {
   rank->times = traced ? trace->times + (rank->step - trace->first) * trace->row_words : NULL;
 }
 
-void pp_trace_mark(pp_rank *rank, int end) { rank->times[end] = pp_now_ns(); }
+static void stamp(pp_rank *rank, uint64_t *at) {
+  if (rank->program->device->stamp) rank->program->device->stamp(rank, at, 0);
+  else *at = pp_now_ns();
+}
+
+void pp_trace_mark(pp_rank *rank, int end) { stamp(rank, &rank->times[end]); }
 
 void pp_trace_action(pp_rank *rank, const pp_action *action, int end) {
-  action_times(rank->times, (uint32_t)(action - rank->program->actions))[end] = pp_now_ns();
+  stamp(rank, &action_times(rank->times, (uint32_t)(action - rank->program->actions))[end]);
 }
 
 /* What is sent is stamped for its receiver, which reads the stamp after it has seen that the bytes are ready. */
 void pp_trace_op(pp_rank *rank, const pp_op *op, int end) {
   const pp_program *program = rank->program;
-  uint64_t now = pp_now_ns();
-  op_times(program, rank->times, (uint32_t)(op - program->ops))[end] = now;
-  if (op->op != PP_POST_SEND || end) return;
-  atomic_store_explicit(&rank->flags[program->transfers[op->transfer].id].sent_ns, now, memory_order_relaxed);
+  uint64_t *at = &op_times(program, rank->times, (uint32_t)(op - program->ops))[end];
+  stamp(rank, at);
+  if (program->device->stamp || op->op != PP_POST_SEND || end) return;
+  atomic_store_explicit(&rank->flags[program->transfers[op->transfer].id].sent_ns, *at, memory_order_relaxed);
+}
+
+static uint64_t sent_ns(pp_rank *rank, uint32_t transfer) {
+  return atomic_load_explicit(&rank->flags[rank->program->transfers[transfer].id].sent_ns, memory_order_relaxed);
 }
 
 void pp_trace_copy(pp_rank *rank, uint32_t transfer, int end) {
-  const pp_program *program = rank->program;
-  uint64_t *times = copy_times(program, rank->times, transfer);
-  times[0] = atomic_load_explicit(&rank->flags[program->transfers[transfer].id].sent_ns, memory_order_relaxed);
+  uint64_t *times = copy_times(rank->program, rank->times, transfer);
+  if (rank->program->device->stamp) {
+    rank->program->device->stamp(rank, &times[1 + end], 1);
+    return;
+  }
+  times[0] = sent_ns(rank, transfer);
   times[1 + end] = pp_now_ns();
+}
+
+/* A rank stores the stamps of the next step when all have made it, and so read those of this one. */
+pp_status pp_trace_exchange(pp_rank *rank) {
+  const pp_program *program = rank->program;
+  for (uint32_t i = 0; i < program->n_transfers; i++) {
+    const pp_transfer *t = &program->transfers[i];
+    if (t->is_send) atomic_store_explicit(&rank->flags[t->id].sent_ns, copy_times(program, rank->times, i)[1], memory_order_relaxed);
+  }
+  PP_TRY(rank->transport->barrier(rank));
+  for (uint32_t i = 0; i < program->n_transfers; i++)
+    if (!program->transfers[i].is_send) copy_times(program, rank->times, i)[0] = sent_ns(rank, i);
+  return PP_OK;
 }
 
 /* --- before step 1 --------------------------------------------------------------------------------- */
@@ -130,6 +155,7 @@ static pp_status check_options(pp_rank *rank) {
   const char *what = NULL;
   if (options->trace_steps.first && !options->trace) what = "--trace-steps needs --trace=FILE";
   else if (options->trace && options->steps < 1) what = "--trace: no step is made";
+  else if (options->trace && options->graph) what = "--graph and --trace: the actions of a captured step have no times";
   else if (options->trace_steps.first > options->steps) what = "--trace-steps: the run ends before these steps";
   return what ? pp_fail(rank, PP_EXIT_USAGE, "%s", what) : PP_OK;
 }

@@ -15,9 +15,12 @@ typedef enum { PP_OK, PP_STOPPED } pp_status;
 
 typedef struct {
   const char *name;
-  int (*fits)(int n_ranks); /* tried in the order of pp_transports when none is named; null: only by name */
+  int (*fits)(int n_ranks); /* tried in the order of the device's list when none is named; null: only by name */
   pp_status (*connect)(pp_rank *rank, void *segment); /* finds the peers; the rank's windows are mapped after it */
+  pp_status (*start)(pp_rank *rank);                  /* when memory is mapped and the watchdog runs; null: nothing to do */
   void (*disconnect)(pp_rank *rank);                  /* takes a half-made connection */
+  void (*abort)(pp_rank *rank);     /* the job fails: nothing may wait for a peer any more; from any thread; may be null */
+  pp_status (*look)(pp_rank *rank); /* while the host waits for its device: are transfers well, where is it; may be null */
   void (*post_send)(pp_rank *rank, uint32_t transfer);
   void (*post_receive)(pp_rank *rank, uint32_t transfer);
   pp_status (*await_send)(pp_rank *rank, uint32_t transfer);
@@ -34,9 +37,8 @@ extern const pp_transport pp_transport_late;    /* shm that copies as late as it
 extern const pp_transport pp_transport_strict;  /* shm by rendezvous, over few channels: for tests */
 extern const pp_transport pp_transport_threads; /* threads of one process: for checkers */
 extern const pp_transport pp_transport_strict_threads;
-
-/* The first that fits, or the one of that name, which ends with it or a ':'; null when there is none. */
-const pp_transport *pp_transport_choose(const char *name, int n_ranks);
+extern const pp_transport pp_transport_nccl;    /* between GPUs: cuda/nccl.c */
+extern const pp_transport *const pp_transports_cpu[]; /* ends with null */
 
 /* Parts of shm that other transports over a shared board use. */
 void pp_shm_post_send(pp_rank *rank, uint32_t transfer);

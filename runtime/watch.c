@@ -353,7 +353,9 @@ static void enforce_end(Watch *w, double elapsed_s) {
   double grace_s = w->rank->options->timeout_s > 0 ? 0.2 * w->rank->options->timeout_s : 1.0;
   pp_doorbell_ring(w->rank->slot);
   w->failing_s += elapsed_s;
-  if (w->failing_s > (grace_s < 1.0 ? grace_s : 1.0)) pp_leave(w->rank);
+  if (grace_s > 1.0) grace_s = 1.0;
+  if (w->failing_s > 0.5 * grace_s && w->rank->transport->abort) w->rank->transport->abort(w->rank);
+  if (w->failing_s > grace_s) pp_leave(w->rank);
 }
 
 static void tick(Watch *w) {

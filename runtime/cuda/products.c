@@ -1,0 +1,126 @@
+/* Matrix products by cuBLASLt. In: the rows of pp_program.products. Out: for each a description, layouts and an
+ * algorithm, chosen at start for the fixed workspace of a compute stream. Row-major C = A·B is column-major C' = B'·A',
+ * so the operands change places. f32 is computed in f32 (no TF32), f64 in f64. No split of k whose
+ * parts meet in a narrower type. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank.h"
+
+enum { POINTER_ALIGNMENT = 16 }; /* of any operand */
+
+static uint64_t partial_bytes(void) { return PP_CUDA_PARTIALS * sizeof(double); }
+
+static uint64_t workspace_bytes(const pp_program *program) {
+  return program->scratch_bytes > partial_bytes() ? program->scratch_bytes - partial_bytes() : 0;
+}
+
+static cudaDataType type_of(int dtype) { return dtype == PP_F64 ? CUDA_R_64F : CUDA_R_32F; }
+
+/* --- plans ----------------------------------------------------------------------------------------- */
+
+/* A row-major matrix of rows × columns. */
+static pp_status create_layout(pp_rank *rank, cublasLtMatrixLayout_t *out_layout, int dtype, int64_t batch, int64_t rows, int64_t columns) {
+  int32_t count = (int32_t)batch;
+  int64_t stride = rows * columns;
+  PP_BLAS_TRY(rank, cublasLtMatrixLayoutCreate(out_layout, type_of(dtype), (uint64_t)columns, (uint64_t)rows, columns));
+  if (batch == 1) return PP_OK;
+  PP_BLAS_TRY(rank, cublasLtMatrixLayoutSetAttribute(*out_layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+  PP_BLAS_TRY(rank, cublasLtMatrixLayoutSetAttribute(*out_layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+  return PP_OK;
+}
+
+static pp_status describe(pp_rank *rank, const pp_product *p, pp_product_plan *plan) {
+  cublasOperation_t of_a = p->ta ? CUBLAS_OP_T : CUBLAS_OP_N, of_b = p->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+  plan->is_f64 = p->operands == PP_F64;
+  cublasComputeType_t compute = plan->is_f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+  PP_BLAS_TRY(rank, cublasLtMatmulDescCreate(&plan->description, compute, plan->is_f64 ? CUDA_R_64F : CUDA_R_32F));
+  PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(plan->description, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b));
+  PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(plan->description, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a));
+  PP_TRY(create_layout(rank, &plan->a, p->operands, p->batch, p->ta ? p->k : p->m, p->ta ? p->m : p->k));
+  PP_TRY(create_layout(rank, &plan->b, p->operands, p->batch, p->tb ? p->n : p->k, p->tb ? p->k : p->n));
+  return create_layout(rank, &plan->c, p->result, p->batch, p->m, p->n);
+}
+
+static pp_status create_preference(pp_rank *rank, cublasLtMatmulPreference_t *out_preference) {
+  static const cublasLtMatmulPreferenceAttributes_t pointers[] = {
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+  uint64_t room = workspace_bytes(rank->program);
+  uint32_t alignment = POINTER_ALIGNMENT;
+  uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  PP_BLAS_TRY(rank, cublasLtMatmulPreferenceCreate(out_preference));
+  PP_BLAS_TRY(rank, cublasLtMatmulPreferenceSetAttribute(*out_preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room));
+  PP_BLAS_TRY(rank, cublasLtMatmulPreferenceSetAttribute(*out_preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
+  for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++)
+    PP_BLAS_TRY(rank, cublasLtMatmulPreferenceSetAttribute(*out_preference, pointers[i], &alignment, sizeof alignment));
+  return PP_OK;
+}
+
+static pp_status choose(pp_rank *rank, int i, cublasLtMatmulPreference_t preference) {
+  const pp_product *p = &rank->program->products[i];
+  struct pp_cuda *cuda = rank->cuda;
+  pp_product_plan *plan = &cuda->products[i];
+  cublasLtMatmulHeuristicResult_t found;
+  int n_found = 0;
+  memset(&found, 0, sizeof found);
+  PP_TRY(describe(rank, p, plan));
+  cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cuda->blas, plan->description, plan->b, plan->a, plan->c, plan->c, preference, 1,
+                                                         &found, &n_found);
+  if (status != CUBLAS_STATUS_SUCCESS || n_found != 1) {
+    return pp_fail(rank, PP_EXIT_FAILED, "cuBLASLt has no algorithm for the product %lld x [%lld, %lld, %lld]: %s", (long long)p->batch,
+                   (long long)p->m, (long long)p->n, (long long)p->k, pp_blas_error(status));
+  }
+  plan->algorithm = found.algo;
+  return PP_OK;
+}
+
+static void add_digest(uint64_t *digest, const void *bytes, size_t n) {
+  for (const unsigned char *at = bytes; n > 0; at++, n--) *digest = (*digest ^ *at) * UINT64_C(0x100000001b3);
+}
+
+pp_status pp_cuda_products_create(pp_rank *rank) {
+  struct pp_cuda *cuda = rank->cuda;
+  int n = rank->program->n_products;
+  cublasLtMatmulPreference_t preference = NULL;
+  if (n == 0) return PP_OK;
+  cuda->products = calloc((size_t)n, sizeof *cuda->products);
+  if (!cuda->products) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
+  PP_BLAS_TRY(rank, cublasLtCreate(&cuda->blas));
+  pp_status status = create_preference(rank, &preference);
+  cuda->products_digest = UINT64_C(0xcbf29ce484222325);
+  for (int i = 0; status == PP_OK && i < n; i++) {
+    status = choose(rank, i, preference);
+    add_digest(&cuda->products_digest, &cuda->products[i].algorithm, sizeof cuda->products[i].algorithm);
+  }
+  if (preference) PP_BLAS_DO(rank, cublasLtMatmulPreferenceDestroy(preference));
+  return status;
+}
+
+void pp_cuda_products_destroy(pp_rank *rank) {
+  struct pp_cuda *cuda = rank->cuda;
+  for (int i = 0; cuda->products && i < rank->program->n_products; i++) {
+    pp_product_plan *plan = &cuda->products[i];
+    cublasLtMatrixLayout_t layouts[] = {plan->a, plan->b, plan->c};
+    for (int k = 0; k < 3; k++)
+      if (layouts[k]) PP_BLAS_DO(rank, cublasLtMatrixLayoutDestroy(layouts[k]));
+    if (plan->description) PP_BLAS_DO(rank, cublasLtMatmulDescDestroy(plan->description));
+  }
+  if (cuda->blas) PP_BLAS_DO(rank, cublasLtDestroy(cuda->blas));
+  free(cuda->products);
+}
+
+/* --- running ----------------------------------------------------------------------------------------- */
+
+void pp_product_run(const pp_call *call, int product, const void *a, const void *b, void *c, int accumulate) {
+  static const float ones[2] = {0, 1};
+  static const double long_ones[2] = {0, 1};
+  pp_rank *rank = call->rank;
+  struct pp_cuda *cuda = rank->cuda;
+  const pp_product_plan *plan = &cuda->products[product];
+  const void *alpha = plan->is_f64 ? (const void *)&long_ones[1] : &ones[1];
+  const void *beta = plan->is_f64 ? (const void *)&long_ones[accumulate != 0] : &ones[accumulate != 0];
+  void *workspace = cuda->scratch[cuda->current] + partial_bytes();
+  PP_BLAS_DO(rank, cublasLtMatmul(cuda->blas, plan->description, alpha, b, plan->b, a, plan->a, beta, c, plan->c, c, plan->c, &plan->algorithm,
+                                  workspace, workspace_bytes(rank->program), cuda->compute[cuda->current]));
+}
