@@ -119,6 +119,10 @@ static json_t *ranks(const Plan *plan) {
     json_put(o, "mapped_bytes", integer(r->arena_bytes + r->window_bytes));
     json_put(o, "arena_bytes", integer(r->arena_bytes));
     json_put(o, "window_bytes", integer(r->window_bytes));
+    if (plan->scratch_bytes) {
+      json_put(o, "compute_streams", json_integer(r->n_streams));
+      json_put(o, "scratch_bytes", json_integer(plan_scratch_bytes(plan, r)));
+    }
     for (int c = 0; c < PP_CLASS_COUNT; c++) json_put(classes, class_names[c], json_integer(r->class_bytes[c]));
     json_put(o, "bytes", classes);
     json_put(o, "peak_action", json_integer(r->peak_action));

@@ -31,6 +31,8 @@ typedef struct {
   bool has_seed;
   int threads;
   pp_target target;
+  const char *arch;         /* CUDA: "80,90", null: those of the Makefile */
+  int64_t products_workspace; /* CUDA: bytes for each compute stream; -1: PP_CUDA_WORKSPACE_BYTES */
   int64_t step_limit; /* of the evaluator; 0: 10^9 */
   int64_t memory;     /* bytes that a rank may map; 0: no limit */
   bool no_fuse, verify, generate;

@@ -144,15 +144,23 @@ static void note_held(Peak *p) {
   }
 }
 
+/* Arena, window and what lies behind them. */
+static int64_t needed_bytes(const Peak *p, const int64_t *bytes) {
+  return bytes[0] + bytes[1] + p->t->scratch_bytes * tasks_streams(p->rank);
+}
+
 static void report_rank(Peak *p, const int64_t *bytes, int64_t limit) {
   int64_t n = 0, action = bytes[2 + PP_CLASS_COUNT];
   const int64_t *items = op_ints(p->arena, p->rank->op, "items", &n);
   const int64_t *live = op_ints(p->arena, p->rank->op, "live", &n);
   diag_error(p->diag, action_line(p, action),
              "rank %d needs %s bytes, --memory allows %s: it is fullest in %s, with %s bytes in use", p->rank->rank,
-             grouped(p, bytes[0] + bytes[1]), grouped(p, limit), action_text(p, action), grouped(p, live[action]));
+             grouped(p, needed_bytes(p, bytes)), grouped(p, limit), action_text(p, action), grouped(p, live[action]));
   find_held(p, items);
   note_held(p);
+  if (p->t->scratch_bytes)
+    diag_note(p->diag, action_line(p, action), "%s bytes of it: what the library of products and partial sums take",
+              grouped(p, p->t->scratch_bytes * tasks_streams(p->rank)));
 }
 
 bool memory_check_limit(Ir *ir, int64_t limit) {
@@ -165,7 +173,7 @@ bool memory_check_limit(Ir *ir, int64_t limit) {
     p.rank = &p.t->ranks[r];
     const int64_t *bytes = op_ints(p.arena, p.rank->op, "bytes", &n);
     if (n != PP_CLASS_COUNT + 3) bug("rank %d has no layout", r);
-    if (bytes[0] + bytes[1] <= limit) continue;
+    if (needed_bytes(&p, bytes) <= limit) continue;
     if (n_over++ < FEW_RANKS) report_rank(&p, bytes, limit);
     last = action_line(&p, bytes[2 + PP_CLASS_COUNT]);
   }

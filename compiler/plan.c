@@ -199,7 +199,9 @@ static void build_job(Build *b, const CompileOptions *options) {
   split_path(b, file ? file : "model.pp");
   p->schedule = schedule ? schedule : "";
   p->dtype = dtype && !strcmp(dtype, "f64") ? PP_F64 : PP_F32;
-  p->target = options ? options->target : PP_TARGET_CPU;
+  p->target = b->t->target;
+  p->arch = options ? options->arch : NULL;
+  p->scratch_bytes = b->t->scratch_bytes;
   p->seed = (uint64_t)op_int(top, "pp.seed", 0);
   p->steps = op_int(top, "pp.steps", 0);
   p->microbatch = (int)op_int(top, "pp.microbatch", 1);
@@ -323,6 +325,7 @@ static uint64_t hash_plan(const Plan *p) {
   const int64_t numbers[] = {PP_ABI_VERSION, p->dtype, (int64_t)p->seed, p->steps, p->microbatch, p->n_microbatches,
                              p->n_ranks, p->n_stages, p->nonfinite_skip, p->loss_pair, p->generate, p->loss_rank};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) hash_int(&h, numbers[i]);
+  if (p->target != PP_TARGET_CPU) hash_ints(&h, 1, (int[]){p->target}), hash_int(&h, p->scratch_bytes);
   for (int i = 0; i < p->n_parameters; i++) {
     const PlanParameter *x = &p->parameters[i];
     hash_text(&h, x->name);

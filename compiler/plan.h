@@ -237,6 +237,7 @@ typedef struct {
   int n_held;
   const PlanHeld *held;
   uint64_t arena_bytes, window_bytes;
+  int n_streams;                          /* CUDA: compute streams, 2 where blocks overlap */
   int64_t class_bytes[PP_CLASS_COUNT];    /* at the peak; they add up to arena_bytes + window_bytes, alignment gaps counted as workspace */
   uint64_t losses, counts, norms, step;   /* arena offsets; UINT64_MAX: not on this rank */
   uint64_t control;                       /* bit 63: in the window */
@@ -253,6 +254,8 @@ typedef struct {
   const char *directory;     /* absolute, of the model file */
   const char *schedule;      /* "one_f_one_b" */
   pp_target target;
+  const char *arch;          /* CUDA: "80,90", as --arch says; null: those of the Makefile */
+  int64_t scratch_bytes;     /* CUDA: for each compute stream, behind arena and window: workspace of products, partial sums */
   pp_dtype dtype;
   uint64_t seed;
   int64_t steps;
@@ -274,5 +277,8 @@ typedef struct {
   const PlanRank *ranks;
   uint64_t hash;      /* of everything above */
 } Plan;
+
+/* What a rank takes beside arena and window. */
+static inline int64_t plan_scratch_bytes(const Plan *plan, const PlanRank *rank) { return plan->scratch_bytes * rank->n_streams; }
 
 #endif

@@ -291,6 +291,7 @@ static void build_bytes(Build *b, int r, PlanRank *rank) {
   if (n != rank->n_actions) bug("rank %d: bytes of %d actions", r, (int)n);
   if (n) rank->peak_bytes = rank->live_bytes[rank->peak_action];
   rank->stash_bytes = op_int(b->t->ranks[r].op, "stash", 0);
+  rank->n_streams = tasks_streams(&b->t->ranks[r]);
 }
 
 static void build_rank(Build *b, int r, PlanRank *rank) {

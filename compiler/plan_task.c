@@ -240,6 +240,12 @@ static void put_place(Body *b, Value v, Place p) {
   ptrmap_put(b->arena, &b->placed, v.ptr, copy);
 }
 
+/* On CUDA updates are decided on the device: only fused kernels can leave the old value where it is. What a
+ * product makes is copied. */
+static bool can_update(const Body *b, Op maker) {
+  return b->t->target == PP_TARGET_CPU || b->task->kind != PP_UPDATE || op_id(maker) == OP_CALL;
+}
+
 /* Results of the task whose ops write them lie in their field or item from the start. */
 static void place_results(Body *b) {
   Op ret = func_return_op(b->task->func);
@@ -247,7 +253,8 @@ static void place_results(Body *b) {
     Value base = tasks_view_base(op_operand(ret, k));
     Place leaf;
     if (op_is_null(value_owner(base)) || leaf_place(b, value_owner(base), &leaf)) continue;
-    if (!ptrmap_get(&b->placed, base.ptr)) put_place(b, base, crossing_place(b, (int)b->task->out[k], true));
+    if (ptrmap_get(&b->placed, base.ptr) || !can_update(b, value_owner(base))) continue;
+    put_place(b, base, crossing_place(b, (int)b->task->out[k], true));
   }
 }
 
@@ -314,6 +321,7 @@ static void try_in_place(Body *b, Op effect, Place target) {
   Op maker = value_owner(base);
   Place leaf;
   if (op_is_null(maker) || leaf_place(b, maker, &leaf) || ptrmap_get(&b->placed, base.ptr)) return;
+  if (!can_update(b, maker)) return;
   InPlace x = {.maker = maker, .result = value_index(base), .maker_at = position_of(b, maker),
                .effect_at = position_of(b, effect), .allowed = true};
   const char *parameter = op_string(b->arena, effect, "param");
@@ -468,7 +476,9 @@ static int64_t attention_flops(Op op) {
   return op_unit(op, "causal") ? flops / 2 : flops;
 }
 
+/* A buffer, or -1: on CUDA attention has no rows in memory. */
 static int attention_workspace(Body *b, Op op) {
+  if (b->t->target == PP_TARGET_CUDA) return -1;
   Type q = value_type(op_operand(op, 0)), k = value_type(op_operand(op, 1));
   int64_t t = type_dim(q, type_rank(q) - 2), t_kv = type_dim(k, type_rank(k) - 2);
   int64_t element = dtype_bytes(type_dtype(q));

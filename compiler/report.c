@@ -153,6 +153,23 @@ static void put_memory(const Plan *plan, Str *out) {
   }
 }
 
+/* CUDA: what lies behind arena and window. */
+static void put_device(const Plan *plan, Str *out) {
+  enum { WIDTH = 16 };
+  if (plan->target != PP_TARGET_CUDA) return;
+  str_printf(out, "\non the device%*s%*s%*s%*s\n", WIDTH, "mapped", WIDTH, "products", WIDTH, "partial sums", WIDTH, "in all");
+  for (int i = 0; i < plan->n_ranks; i++) {
+    const PlanRank *r = &plan->ranks[i];
+    int64_t partials = PP_CUDA_PARTIALS * (int64_t)sizeof(double);
+    str_printf(out, "rank %-8d", r->rank);
+    str_put_grouped(out, mapped_bytes(r), WIDTH);
+    str_put_grouped(out, (plan->scratch_bytes - partials) * r->n_streams, WIDTH);
+    str_put_grouped(out, partials * r->n_streams, WIDTH);
+    str_put_grouped(out, mapped_bytes(r) + plan_scratch_bytes(plan, r), WIDTH);
+    str_printf(out, "%s\n", r->n_streams > 1 ? "  two compute streams" : "");
+  }
+}
+
 static void put_peaks(const Plan *plan, Str *out) {
   str_puts(out, "\n");
   for (int i = 0; i < plan->n_ranks; i++) {
@@ -197,6 +214,7 @@ static void put_transfers(const Plan *plan, Str *out) {
 void report_text(const Plan *plan, Str *out) {
   put_head(plan, out);
   put_memory(plan, out);
+  put_device(plan, out);
   put_peaks(plan, out);
   if (plan->n_transfers) put_transfers(plan, out);
   str_puts(out, "\nprogress: proved. No rank can wait for ever, even when sends complete only with their receives.\n");
@@ -228,6 +246,10 @@ static json_t *json_ranks(const Plan *plan) {
     json_put(o, "arena_bytes", json_integer((json_int_t)r->arena_bytes));
     json_put(o, "window_bytes", json_integer((json_int_t)r->window_bytes));
     json_put(o, "mapped_bytes", json_integer(mapped_bytes(r)));
+    if (plan->scratch_bytes) {
+      json_put(o, "compute_streams", json_integer(r->n_streams));
+      json_put(o, "scratch_bytes", json_integer(plan_scratch_bytes(plan, r)));
+    }
     json_put(o, "peak_action", json_integer(r->peak_action));
     json_put(o, "peak_bytes", json_integer(r->peak_bytes));
     json_put(o, "stash_bytes", json_integer(r->stash_bytes));
@@ -282,6 +304,7 @@ void report_json(const Plan *plan, Str *out) {
   json_t *o = json_object();
   json_put(o, "model", json_text(plan->model));
   json_put(o, "schedule", json_text(plan->schedule));
+  if (plan->target == PP_TARGET_CUDA) json_put(o, "target", json_text("cuda"));
   json_put(o, "dtype", json_text(dtype_names[plan->dtype]));
   json_put(o, "verdict", json_text("proved"));
   json_put(o, "parameters", json_integer(parameter_count(plan, false)));

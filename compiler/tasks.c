@@ -424,6 +424,23 @@ static void read_ranks(Tasks *t) {
   for (int i = 0; i < ops.n; i++) read_rank(t, ops.at[i]);
 }
 
+/* On CUDA each compute stream has a workspace for the library of products, and one for partial sums. */
+static void read_target(Tasks *t, Op top) {
+  const char *target = op_string(t->arena, top, "pp.target");
+  if (!target) return;
+  if (strcmp(target, "cuda") != 0) bug("no target '%s'", target);
+  t->target = PP_TARGET_CUDA;
+  int64_t products = op_int(top, "pp.products_workspace", 0);
+  products = (products + PP_CUDA_ALIGNMENT - 1) / PP_CUDA_ALIGNMENT * PP_CUDA_ALIGNMENT;
+  t->scratch_bytes = products + PP_CUDA_PARTIALS * (int64_t)sizeof(double);
+}
+
+int tasks_streams(const TaskRank *rank) {
+  for (int i = 0; rank->overlaps && i < rank->n_actions; i++)
+    if (rank->overlaps[i] >= 0) return 2;
+  return 1;
+}
+
 Tasks *tasks_read(Ir *ir, Arena *arena) {
   Tasks *t = arena_alloc(arena, sizeof *t);
   Op top = ir_top(ir);
@@ -433,6 +450,7 @@ Tasks *tasks_read(Ir *ir, Arena *arena) {
   t->n_ranks = (int)op_int(top, "pp.ranks", 1);
   t->n_microbatches = (int)op_int(top, "pp.microbatches", 1);
   t->generate = op_unit(top, "pp.generate");
+  read_target(t, top);
   t->loss_stage = -1;
   t->states = split_words(arena, op_string(arena, top, "pp.states"), ',', &t->n_states);
   read_parameters(t);

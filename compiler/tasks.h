@@ -84,6 +84,8 @@ typedef struct {
   Arena *arena;
   int n_stages, n_ranks, n_microbatches;
   bool generate;
+  pp_target target;
+  int64_t scratch_bytes;       /* CUDA: of each compute stream, beside arena and window */
   int n_tasks;
   Task *tasks;
   const int *by_stage;         /* [n_stages * PP_TASK_KIND_COUNT] index of the task, -1 */
@@ -105,6 +107,8 @@ typedef struct {
   TaskFrame *frames, *weight_frames;
 } Tasks;
 
+/* Compute streams of a rank: the members of an overlap block run side by side. */
+int tasks_streams(const TaskRank *rank);
 /* Reads the module; `arena` holds the result. Module faults are bugs of a pass before. */
 Tasks *tasks_read(Ir *ir, Arena *arena);
 

@@ -621,6 +621,15 @@ static void run_stages(Program *p, const AstTrain *train) {
 
 /* --- the whole --- */
 
+/* Programs for CPUs say nothing. */
+static void set_target(Eval *e, Op top) {
+  if (e->options->target != PP_TARGET_CUDA) return;
+  int64_t workspace = e->options->products_workspace;
+  op_set_string(e->ir, top, "pp.target", "cuda");
+  op_set_int(e->ir, top, "pp.products_workspace",
+             workspace < 0 ? PP_CUDA_WORKSPACE_BYTES : workspace);
+}
+
 static void set_attributes(Program *p, int64_t seed, const char *nonfinite) {
   Eval *e = &p->e;
   Op top = ir_top(e->ir);
@@ -641,6 +650,7 @@ static void set_attributes(Program *p, int64_t seed, const char *nonfinite) {
     op_set_string(e->ir, top, "pp.schedule", program_schedule_name(p));
   if (e->states && !generate) op_set_string(e->ir, top, "pp.states", e->states);
   if (generate) op_set_unit(e->ir, top, "pp.generate");
+  set_target(e, top);
 }
 
 /* The next entry starts afresh after an error in the one before it. */

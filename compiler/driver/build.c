@@ -71,10 +71,18 @@ static char **make_environment(Arena *arena) {
   return copy;
 }
 
+/* What decides what is built, beside the files. */
+static const char *build_environment(Arena *arena, const char *levels) {
+  static const char *const names[] = {"CC", "CUDA", "NCCL"};
+  const char *text = levels ? levels : "";
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) text = arena_printf(arena, "%s %s", text, getenv(names[i]) ? getenv(names[i]) : "");
+  return text;
+}
+
 /* Programs in the cache run on this host only, so kernels are built for its level alone: a third of the
  * time. Null: all levels. PP_CPU_LEVEL chooses a lower one, as it does at start. */
-static const char *host_levels(Arena *arena) {
-  int level = pp_cpu_level();
+static const char *host_levels(Arena *arena, const Options *options) {
+  int level = options->compile.target == PP_TARGET_CPU ? pp_cpu_level() : 0;
   return level ? arena_printf(arena, "LEVELS=%d", level) : NULL;
 }
 
@@ -158,13 +166,13 @@ static const char *build_apart(Arena *arena, const EmitFiles *files, const Optio
     return NULL;
   }
   *out_temporary = !options->keep;
-  if (emit_and_make(arena, files, dir, host_levels(arena), options)) return dir;
+  if (emit_and_make(arena, files, dir, host_levels(arena, options), options)) return dir;
   output_remove(dir);
   return NULL;
 }
 
 static const char *build_cached(Arena *arena, const EmitFiles *files, const char *cache, const Options *options) {
-  const char *levels = host_levels(arena), *compiler = arena_printf(arena, "%s %s", getenv("CC") ? getenv("CC") : "", levels ? levels : "");
+  const char *levels = host_levels(arena, options), *compiler = build_environment(arena, levels);
   const char *programs = arena_printf(arena, "%s/programs", cache);
   const char *dir = arena_printf(arena, "%s/%s-%08x", programs, output_name(arena, files),
                                  (unsigned)str_hash(compiler, strlen(compiler)));

@@ -32,6 +32,7 @@ typedef enum {
   KIND_COLOR,
   KIND_FORMAT,
   KIND_TARGET,
+  KIND_ARCH,       /* 80,90a */
   KIND_COST,
   KIND_STEPS,      /* A:B */
   KIND_RATE        /* per second: 50G */
@@ -48,7 +49,7 @@ enum {
   ALL = MODEL | FMT
 };
 
-enum { PASSED_ON = 1, TRAINING_ONLY = 2, GENERATING_ONLY = 4, MODEL_ONLY = 8, SCHEDULE_ONLY = 16 };
+enum { PASSED_ON = 1, TRAINING_ONLY = 2, GENERATING_ONLY = 4, MODEL_ONLY = 8, SCHEDULE_ONLY = 16, CPU_ONLY = 32, CUDA_ONLY = 64 };
 
 typedef struct {
   const char *name, *argument; /* "--ranks", "N"; a flag has no argument */
@@ -76,10 +77,14 @@ static const Row table[] = {
     {"--seed", "N", 0, MODEL, KIND_SEED, PASSED_ON | MODEL_ONLY, NO_FIELD, "seed of initial values, data order and random numbers"},
     {"--data", "NAME=PATH", 0, MODEL, KIND_DATA, MODEL_ONLY, NO_FIELD, "a data source reads this file"},
     {"--dtype", "f32|f64", 0, MODEL, KIND_DTYPE, MODEL_ONLY, AT(compile.dtype), "type of real tensors"},
-    {"--threads", "N", 0, MODEL, KIND_THREADS, MODEL_ONLY, AT(compile.threads), "threads of each rank's matrix products (1)"},
+    {"--threads", "N", 0, MODEL, KIND_THREADS, MODEL_ONLY | CPU_ONLY, AT(compile.threads), "threads of each rank's matrix products (1)"},
     {"--memory", "BYTES", 0, CHECK | COMPILE | RUN, KIND_BYTES, MODEL_ONLY, AT(compile.memory), "an error when a rank needs more (2GiB, 512MB, 4096)"},
     {"--no-fuse", NULL, 0, MODEL, KIND_FLAG, MODEL_ONLY, AT(compile.no_fuse), "one kernel for each operation; the results have the same bits"},
-    {"--target", "cpu", 0, MODEL, KIND_TARGET, 0, NO_FIELD, "what the programs run on"},
+    {"--target", "cpu|cuda", 0, MODEL, KIND_TARGET, MODEL_ONLY, NO_FIELD, "what the programs run on (cpu)"},
+    {"--arch", "LIST", 0, COMPILE | RUN, KIND_ARCH, CUDA_ONLY, NO_FIELD, "for --target=cuda: what device code is built for, like 90 or 80,90\n"
+                                                                        "(80,90,100 as far as nvcc knows them, and PTX of the newest)"},
+    {"--products-workspace", "BYTES", 0, CHECK | COMPILE | RUN, KIND_BYTES, CUDA_ONLY, AT(compile.products_workspace),
+     "for --target=cuda: what the library of matrix products may use (4MiB)"},
     {"--verify", NULL, 0, MODEL, KIND_FLAG, MODEL_ONLY, AT(compile.verify), "verify the IR after each pass"},
     {"--generate", NULL, 0, CHECK | COMPILE | DUMP, KIND_FLAG, MODEL_ONLY, AT(compile.generate), "the forward-only program of train's `generate` line"},
     {"--output", "DIR", 'o', COMPILE | RUN, KIND_TEXT, 0, AT(output), "folder of the emitted programs (-o DIR)"},
@@ -144,7 +149,8 @@ static const CommandRow commands[] = {
     {"compile", "MODEL.pp -o DIR", "emits one C program per rank into DIR, which builds with make",
      "  ppc compile gpt2.pp -o out && make -C out && out/launch.sh\n"
      "  ppc compile gpt2.pp -o out --ranks=4 -D layers=8\n"
-     "  ppc compile gpt2.pp -o out --generate\n"},
+     "  ppc compile gpt2.pp -o out --generate\n"
+     "  ppc compile gpt2.pp -o out --target=cuda && make -C out\n"},
     {"run", "MODEL.pp", "compiles, builds and runs all ranks on this host",
      "  ppc run gpt2.pp --steps=400 --save=weights.safetensors\n"
      "  ppc run gpt2.pp --ranks=4 --data text=corpus.txt --json\n"
@@ -209,6 +215,7 @@ typedef struct {
   unsigned seen_flags;          /* TRAINING_ONLY, GENERATING_ONLY */
   const char *training, *generating; /* an option that was seen of each */
   const char *rate;                  /* --flops, … */
+  const char *cpu_only, *cuda_only;  /* an option that was seen of each target */
   bool generates;
 } Parser;
 
@@ -357,9 +364,27 @@ static int set_format(Parser *p, const char *value) {
 }
 
 static int set_target(Parser *p, const char *value) {
-  if (strcmp(value, "cpu") == 0) return STATUS_FINE;
-  if (strcmp(value, "cuda") == 0) return complain(p, "--target=cuda: comes later; this ppc emits programs for CPUs");
-  return complain(p, "--target=%s: expected cpu", value);
+  if (strcmp(value, "cpu") == 0) p->options->compile.target = PP_TARGET_CPU;
+  else if (strcmp(value, "cuda") == 0) p->options->compile.target = PP_TARGET_CUDA;
+  else return complain(p, "--target=%s: expected cpu or cuda", value);
+  return STATUS_FINE;
+}
+
+/* "80,sm_90a": numbers of architectures, which nvcc judges. Kept as "80 90a", as the Makefile wants them. */
+static int set_arch(Parser *p, const char *value) {
+  Str list = {0};
+  bool fine = true;
+  for (const char *at = value; fine; at++) {
+    if (str_starts_with(at, "sm_")) at += strlen("sm_");
+    size_t digits = strspn(at, "0123456789"), all = digits + strspn(at + digits, "af");
+    fine = digits >= 2 && digits <= 3 && all <= digits + 1 && (at[all] == ',' || at[all] == '\0');
+    if (fine) str_printf(&list, "%s%.*s", list.length ? " " : "", (int)all, at);
+    at += all;
+    if (*at == '\0') break;
+  }
+  if (fine) p->options->compile.arch = arena_strdup(p->arena, str_text(&list));
+  str_free(&list);
+  return fine ? STATUS_FINE : complain(p, "--arch=%s: expected architectures of GPUs like 90, or 80,90", value);
 }
 
 /* "A:B", or "A" for one step; the ranks read it again. */
@@ -416,6 +441,7 @@ static int set_value(Parser *p, const Row *row, const char *value) {
   case KIND_COLOR: return set_color(p, value);
   case KIND_FORMAT: return set_format(p, value);
   case KIND_TARGET: return set_target(p, value);
+  case KIND_ARCH: return set_arch(p, value);
   case KIND_COST: return set_cost(p, value);
   case KIND_STEPS: return check_steps(p, row, value);
   case KIND_RATE: return set_rate(p, row, value);
@@ -431,6 +457,8 @@ static int apply(Parser *p, const Row *row, const char *value) {
   if (row->flags & TRAINING_ONLY) p->training = row->name;
   if (row->flags & GENERATING_ONLY) p->generating = row->name;
   if (row->kind == KIND_RATE) p->rate = row->name;
+  if (row->flags & CPU_ONLY) p->cpu_only = row->name;
+  if (row->flags & CUDA_ONLY) p->cuda_only = row->name;
   if (row->flags & MODEL_ONLY) p->options->model_only = row->name;
   if (row->flags & SCHEDULE_ONLY || (row->kind == KIND_COST && p->options->command == COMMAND_CHECK))
     p->options->schedule_only = row->name;
@@ -533,6 +561,9 @@ static int check_together(const Parser *p) {
     if (o->after && strcmp(o->after, "schedule") != 0) return complain(p, "--format=csv is of --after=schedule, not of --after=%s", o->after);
     if (o->pretty || o->locations || o->stage >= 0 || o->rank >= 0) return complain(p, "--format=csv prints the whole schedule, in one form");
   }
+  bool cuda = o->compile.target == PP_TARGET_CUDA;
+  if (cuda && p->cpu_only) return complain(p, "%s means nothing with --target=cuda", p->cpu_only);
+  if (!cuda && p->cuda_only) return complain(p, "%s needs --target=cuda", p->cuda_only);
   if (o->compile.keep_transfers && !schedule_is_csv(o->compile.schedule)) return complain(p, "--keep-transfers needs --schedule=FILE.csv");
   if (o->svg && o->html && strcmp(o->svg, o->html) == 0) return complain(p, "--svg and --html name one file: %s", o->svg);
   if (o->trace && !o->svg && !o->html) return complain(p, "--trace draws nothing without --svg or --html");
@@ -548,7 +579,7 @@ static int check_together(const Parser *p) {
 
 static void set_defaults(Options *o) {
   *o = (Options){.stage = -1, .rank = -1, .stages = -1, .flops = 20e9, .bandwidth = 10e9, .link = 5e9};
-  o->compile = (CompileOptions){.ranks = -1, .microbatch = -1, .microbatches = -1, .steps = -1, .threads = 1};
+  o->compile = (CompileOptions){.ranks = -1, .microbatch = -1, .microbatches = -1, .steps = -1, .threads = 1, .products_workspace = -1};
 }
 
 static void finish(Parser *p) {

@@ -56,6 +56,10 @@ static void try_values(void) {
                 {"check m.pp --memory=9223372036854775807", INT64_MAX}, {"check m.pp", 0}};
   for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
     result(accepted(memory[i].line) && options.compile.memory == memory[i].bytes, memory[i].line);
+  result(accepted("compile m.pp -o d --target=cuda --arch=80,sm_90a --products-workspace=1MiB") && options.compile.target == PP_TARGET_CUDA &&
+             strcmp(options.compile.arch, "80 90a") == 0 && options.compile.products_workspace == 1 << 20,
+         "--target=cuda and what it takes");
+  result(accepted("compile m.pp -o d --target=cuda") && !options.compile.arch && options.compile.products_workspace == -1, "what it takes may be left out");
   result(accepted("dump --irdl") && options.irdl, "dump --irdl needs no model");
 }
 
@@ -97,7 +101,16 @@ static void try_refusals(void) {
       "check m.pp --threads=0",
       "check m.pp --dtype=bf16",
       "check m.pp --color=blue",
-      "check m.pp --target=cuda",
+      "check m.pp --target=gpu",
+      "check --schedule=gpipe --ranks=2 --microbatches=2 --target=cuda",
+      "check m.pp --target=cuda --threads=2",
+      "compile m.pp -o out --arch=90",
+      "compile m.pp -o out --target=cuda --arch=",
+      "compile m.pp -o out --target=cuda --arch=hopper",
+      "compile m.pp -o out --target=cuda --arch=90,",
+      "compile m.pp -o out --target=cuda --arch=90aa",
+      "check m.pp --products-workspace=4MiB",
+      "check m.pp --target=cuda --products-workspace=much",
       "check m.pp --memory=0",
       "check m.pp --memory=-1",
       "check m.pp --memory=1.5GiB",
