@@ -56,7 +56,7 @@ static const char launch_head[] =
     "#   mpiexec -configfile mpiexec.conf                                    (MPICH)\n"
     "#   mpirun --bind-to none --oversubscribe --app mpiexec.conf            (Open MPI; root: --allow-run-as-root)\n";
 
-static const char launch_tail[] =
+static const char launch_starts[] =
     "[ -x \"$here/rank_0\" ] || { echo \"launch.sh: $here/rank_0 is not built: run make first\" >&2; exit 1; }\n"
     "PPC_JOB=launch-$$-$(date +%s)\n"
     "export PPC_RANKS PPC_JOB\n"
@@ -66,8 +66,10 @@ static const char launch_tail[] =
     "trap 'status=130; kill -TERM $pids 2>/dev/null' INT\n"
     "trap 'status=143; kill -TERM $pids 2>/dev/null' TERM HUP\n"
     "rank=0\n"
-    "while [ $rank -lt $PPC_RANKS ]; do\n"
-    "  PPC_RANK=$rank \"$here/rank_$rank\" \"$@\" &\n"
+    "while [ $rank -lt $PPC_RANKS ]; do\n";
+
+static const char launch_waits[] =
+    "PPC_RANK=$rank \"$here/rank_$rank\" \"$@\" &\n"
     "  pids=\"$pids $!\"\n"
     "  rank=$((rank + 1))\n"
     "done\n"
@@ -89,13 +91,14 @@ static void add_executable(Arena *arena, EmitFiles *files, const char *path, Str
   VEC_LAST(files).executable = true;
 }
 
-static void emit_launch(Arena *arena, const Plan *plan, const char *setup, EmitFiles *files) {
+static void emit_launch(Arena *arena, const Plan *plan, const char *setup, const char *variables, EmitFiles *files) {
   Str out = {0};
   str_puts(&out, "#!/bin/sh\n# Starts all ranks of ");
   emit_comment(&out, plan->model);
   str_printf(&out, " on this host. Emitted by ppc.\n%s#   mpiexec", launch_head);
   emit_mpiexec_line(&out, plan->n_ranks);
-  str_printf(&out, "\nPPC_RANKS=%d\nhere=$(cd \"$(dirname \"$0\")\" && pwd)\n%s%s", plan->n_ranks, setup, launch_tail);
+  str_printf(&out, "\nPPC_RANKS=%d\nhere=$(cd \"$(dirname \"$0\")\" && pwd)\n%s%s  %s%s", plan->n_ranks, setup, launch_starts,
+             variables, launch_waits);
   add_executable(arena, files, "launch.sh", &out);
 }
 
@@ -110,7 +113,7 @@ static void emit_mpmd(Arena *arena, const Plan *plan, EmitFiles *files) {
   emit_add(arena, files, "mpiexec.conf", &mpiexec);
 }
 
-void emit_launch_files(Arena *arena, const Plan *plan, const char *setup, EmitFiles *files) {
-  emit_launch(arena, plan, setup, files);
+void emit_launch_files(Arena *arena, const Plan *plan, const char *setup, const char *variables, EmitFiles *files) {
+  emit_launch(arena, plan, setup, variables, files);
   emit_mpmd(arena, plan, files);
 }

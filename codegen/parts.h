@@ -70,8 +70,9 @@ void emit_plan_json(Arena *arena, const Plan *plan, const char *target, const ch
 
 /* --- launch.c ------------------------------------------------------------------------------------- */
 
-/* launch.sh, mpmd.conf, mpiexec.conf. `setup`: lines of launch.sh behind `here=…`, the folder of the programs. */
-void emit_launch_files(Arena *arena, const Plan *plan, const char *setup, EmitFiles *files);
+/* launch.sh, mpmd.conf, mpiexec.conf. `setup`: lines of launch.sh behind `here=…`, the folder of the programs;
+ * `variables`: "NAME=VALUE " of rank $rank. */
+void emit_launch_files(Arena *arena, const Plan *plan, const char *setup, const char *variables, EmitFiles *files);
 /* Parts of a Makefile: a variable with the files that are taken; PROGRAMS and `all`; what each program is linked from. */
 void emit_list(Str *out, const char *name, const EmitFiles *files, bool (*takes)(const char *path));
 void emit_programs(Str *out, const Plan *plan);

@@ -15,7 +15,7 @@ static void add_runtime(Arena *arena, const EmitTarget *target, EmitFiles *files
 static const EmitTarget *target_of(const Plan *plan) {
   switch (plan->target) {
   case PP_TARGET_CPU: return &emit_target_cpu;
-  case PP_TARGET_CUDA: bug("no emitter for CUDA");
+  case PP_TARGET_CUDA: return &emit_target_cuda;
   }
   bug("no target %d", (int)plan->target);
 }

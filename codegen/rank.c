@@ -500,7 +500,7 @@ static void emit_life(Rank *r, uint32_t point, bool starts, const EmitLife *life
 static void emit_lifetimes(Rank *r) {
   emit_lives(r->arena, r->plan, r->rank, &r->always, &r->lives);
   if (r->always.n + r->lives.n == 0) return;
-  str_puts(r->out, "\n#ifdef PP_CHECK");
+  if (!r->target->names_lives) str_puts(r->out, "\n#ifdef PP_CHECK");
   if (r->always.n) {
     start_table(r, "Live in all steps: point, starts, space, offset, bytes, name", "pp_life always");
     for (int i = 0; i < r->always.n; i++) emit_life(r, 0, true, &r->always.at[i]);
@@ -517,7 +517,7 @@ static void emit_lifetimes(Rank *r) {
     for (int i = 0; i < 2 * r->lives.n; i++) emit_life(r, events[i].point, events[i].starts, events[i].life);
     end_table(r);
   }
-  str_puts(r->out, "#endif\n");
+  if (!r->target->names_lives) str_puts(r->out, "#endif\n");
 }
 
 /* --- the whole ----------------------------------------------------------------------------------------------- */
@@ -603,10 +603,10 @@ static void emit_places(Rank *r) {
 
 static void emit_checks(Rank *r) {
   if (r->always.n + r->lives.n == 0) return;
-  str_puts(r->out, "#ifdef PP_CHECK\n");
+  if (!r->target->names_lives) str_puts(r->out, "#ifdef PP_CHECK\n");
   emit_member(r, "always", "n_always", r->always.n);
   emit_member(r, "lives", "n_lives", 2 * r->lives.n); /* a start and an end each */
-  str_puts(r->out, "#endif\n");
+  if (!r->target->names_lives) str_puts(r->out, "#endif\n");
 }
 
 static void emit_main(Rank *r) {

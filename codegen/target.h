@@ -29,6 +29,7 @@ struct EmitTarget {
   const char *stage_includes;  /* lines of stage_K.c before kernels.h */
   const char *rank_includes;   /* lines of rank_R.c before the stages' headers */
   const char *main_starts;     /* lines at the begin of main() */
+  bool names_lives;            /* lifetimes are in all builds, for tools; else in checking builds */
   /* What statements and kernels both need to know of the plan; may be null. */
   const void *(*prepare)(Arena *arena, const Plan *plan);
   /* One call, to b->out, without a line break at its end. */

@@ -1,14 +1,25 @@
 #!/bin/sh
 # Compiles one file, or takes the object from a cache:
 #   cc-cached.sh OBJECT SOURCE COMPILER FLAGS…
-# An object's name is the SHA-256 of the compiler's version, the flags and the preprocessed source. The
+# Of device code (SOURCE ends with .cu) FLAGS say what comes out, and $INCLUDED names what the source includes.
+# An object's name is the SHA-256 of the compiler's version, the flags and the preprocessed source, for nvcc the
+# source and what it includes. The
 # cache is $OBJECT_CACHE, else ~/.cache/ppc/objects; OBJECT_CACHE= (empty) turns it off. Files appear by
 # renaming, so that any number of builds can share it; whatever goes wrong with it, the compiler runs.
 set -eu
 object=$1 source=$2
 shift 2
 
-compile() { "$@" "-ffile-prefix-map=$PWD=." -c -o "$object.$$" "$source" && mv -f "$object.$$" "$object"; }
+case $source in
+*.cu)
+  compile() { "$@" -o "$object.$$" "$source" && mv -f "$object.$$" "$object"; }
+  preprocess() { cat "$source" ${INCLUDED:-} >"$object.$$.i"; }
+  ;;
+*)
+  compile() { "$@" "-ffile-prefix-map=$PWD=." -c -o "$object.$$" "$source" && mv -f "$object.$$" "$object"; }
+  preprocess() { "$@" -E -o "$object.$$.i" "$source"; }
+  ;;
+esac
 
 trap 'rm -f "$object.$$" "$object.$$.i"' EXIT
 trap 'exit 130' INT TERM HUP
@@ -21,7 +32,7 @@ if [ -z "$OBJECT_CACHE" ] || ! command -v sha256sum >/dev/null || ! mkdir -p "$O
   exit
 fi
 
-"$@" -E -o "$object.$$.i" "$source"
+preprocess "$@"
 key=$({ "$@" --version; printf '%s\n' "$@"; cat "$object.$$.i"; } | sha256sum)
 cached=$OBJECT_CACHE/${key%% *}.o
 if cp "$cached" "$object.$$" 2>/dev/null; then

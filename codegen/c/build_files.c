@@ -129,5 +129,5 @@ static void emit_threads(Arena *arena, const Plan *plan, EmitFiles *files) {
 void emit_build_files(Arena *arena, const Plan *plan, EmitFiles *files) {
   emit_makefile(arena, plan, files); /* before threads.c is a file: it is not part of every program */
   emit_threads(arena, plan, files);
-  emit_launch_files(arena, plan, "[ \"${CHECK:-}\" = 1 ] && here=$here/check\n", files);
+  emit_launch_files(arena, plan, "[ \"${CHECK:-}\" = 1 ] && here=$here/check\n", "", files);
 }
