@@ -122,6 +122,7 @@ static json_t *ranks(const Plan *plan) {
     if (plan->scratch_bytes) {
       json_put(o, "compute_streams", json_integer(r->n_streams));
       json_put(o, "scratch_bytes", json_integer(plan_scratch_bytes(plan, r)));
+      json_put(o, "device_bytes", json_integer(plan_device_bytes(plan, r)));
     }
     for (int c = 0; c < PP_CLASS_COUNT; c++) json_put(classes, class_names[c], json_integer(r->class_bytes[c]));
     json_put(o, "bytes", classes);

@@ -146,7 +146,8 @@ static void note_held(Peak *p) {
 
 /* Arena, window and what lies behind them. */
 static int64_t needed_bytes(const Peak *p, const int64_t *bytes) {
-  return bytes[0] + bytes[1] + p->t->scratch_bytes * tasks_streams(p->rank);
+  if (p->t->target == PP_TARGET_CPU) return bytes[0] + bytes[1];
+  return pp_cuda_bytes(bytes[0], bytes[1], tasks_streams(p->rank), p->t->scratch_bytes);
 }
 
 static void report_rank(Peak *p, const int64_t *bytes, int64_t limit) {

@@ -278,7 +278,10 @@ typedef struct {
   uint64_t hash;      /* of everything above */
 } Plan;
 
-/* What a rank takes beside arena and window. */
+/* CUDA: of all compute streams of a rank; and what it allocates on its device. */
 static inline int64_t plan_scratch_bytes(const Plan *plan, const PlanRank *rank) { return plan->scratch_bytes * rank->n_streams; }
+static inline int64_t plan_device_bytes(const Plan *plan, const PlanRank *rank) {
+  return pp_cuda_bytes((int64_t)rank->arena_bytes, (int64_t)rank->window_bytes, rank->n_streams, plan->scratch_bytes);
+}
 
 #endif

@@ -157,7 +157,7 @@ static void put_memory(const Plan *plan, Str *out) {
 static void put_device(const Plan *plan, Str *out) {
   enum { WIDTH = 16 };
   if (plan->target != PP_TARGET_CUDA) return;
-  str_printf(out, "\non the device%*s%*s%*s%*s\n", WIDTH, "mapped", WIDTH, "products", WIDTH, "partial sums", WIDTH, "in all");
+  str_printf(out, "\non the device%*s%*s%*s%*s\n", WIDTH, "mapped", WIDTH, "products", WIDTH, "partial sums", WIDTH, "allocated");
   for (int i = 0; i < plan->n_ranks; i++) {
     const PlanRank *r = &plan->ranks[i];
     int64_t partials = PP_CUDA_PARTIALS * (int64_t)sizeof(double);
@@ -165,7 +165,7 @@ static void put_device(const Plan *plan, Str *out) {
     str_put_grouped(out, mapped_bytes(r), WIDTH);
     str_put_grouped(out, (plan->scratch_bytes - partials) * r->n_streams, WIDTH);
     str_put_grouped(out, partials * r->n_streams, WIDTH);
-    str_put_grouped(out, mapped_bytes(r) + plan_scratch_bytes(plan, r), WIDTH);
+    str_put_grouped(out, plan_device_bytes(plan, r), WIDTH);
     str_printf(out, "%s\n", r->n_streams > 1 ? "  two compute streams" : "");
   }
 }
@@ -249,6 +249,7 @@ static json_t *json_ranks(const Plan *plan) {
     if (plan->scratch_bytes) {
       json_put(o, "compute_streams", json_integer(r->n_streams));
       json_put(o, "scratch_bytes", json_integer(plan_scratch_bytes(plan, r)));
+      json_put(o, "device_bytes", json_integer(plan_device_bytes(plan, r)));
     }
     json_put(o, "peak_action", json_integer(r->peak_action));
     json_put(o, "peak_bytes", json_integer(r->peak_bytes));

@@ -22,6 +22,12 @@ typedef enum { PP_TARGET_CPU, PP_TARGET_CUDA } pp_target;
  * --products-workspace says) and the partial sums of kernels; behind them what the runtime keeps there. */
 enum { PP_CUDA_ALIGNMENT = 256, PP_CUDA_WORKSPACE_BYTES = 4 << 20, PP_CUDA_STATE_BYTES = 512 };
 
+/* What a rank allocates on its device, in one piece. */
+static inline long long pp_cuda_bytes(long long arena_bytes, long long window_bytes, int n_streams, long long scratch_bytes) {
+  long long mask = PP_CUDA_ALIGNMENT - 1;
+  return ((arena_bytes + mask) & ~mask) + ((window_bytes + mask) & ~mask) + n_streams * scratch_bytes + PP_CUDA_STATE_BYTES;
+}
+
 /* Kinds of task. The loop's tasks have a microbatch; the others run once a step, with microbatch -1. */
 typedef enum {
   PP_FWD,
