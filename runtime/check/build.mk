@@ -25,7 +25,7 @@ CHECK_CC    = $(CC) -std=c11 -O2 -g -fPIC -shared -fno-semantic-interposition $(
               -isystem $(CUDA)/include -Wl,-Bsymbolic-functions -Wl,--no-undefined -Wl,-soname,$(@F) $(filter %.c,$^)
 CHECK_CORE  = -L$(CHECK_LIB) -l:libcudart.so.13
 
-$(CHECK_LIB)/libcudart.so.13: $(addprefix $(CHECK_FROM)/,cudart.c span.c label.c race.c device.c nvtx.c core.h report.h cudart.map)
+$(CHECK_LIB)/libcudart.so.13: $(addprefix $(CHECK_FROM)/,cudart.c span.c label.c race.c access.c device.c warp.c place.c nvtx.c race.h device.h core.h report.h cudart.map)
 	@mkdir -p $(@D)
 	$(CHECK_SAY)$(CHECK_CC) -Wl,--version-script,$(CHECK_FROM)/cudart.map -o $@.new && mv $@.new $@
 
@@ -36,9 +36,10 @@ $(CHECK_LIB)/libcublasLt.so.13: $(addprefix $(CHECK_FROM)/,cublaslt.c core.h rep
 	$(CHECK_SAY)$(CHECK_CC) $(CHECK_CORE) -Wl,--version-script,$(CHECK_FROM)/cublaslt.map -lm -o $@.new && mv $@.new $@
 
 # Compiled, but not linked, with -fsanitize=thread: libcudart has the callbacks. -O1 and no loop patterns: a loop must
-# not become a memset that nobody observes.
-CHECK_CXX  := -std=c++17 -O1 -g -fPIC -fsanitize=thread -ffp-contract=off -fno-tree-loop-distribute-patterns $(CHECK_WARN)
-CHECK_TABLE = sed -n 's/^extern "C" __global__.* void \([A-Za-z0-9_]*\)(.*/CHECK_KERNEL(\1)/p'
+# not become a memset that nobody observes. Its thread-local variables are those of __shared__, without initialisers.
+CHECK_CXX  := -std=c++17 -O1 -g1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-extern-tls-init -ffp-contract=off -fno-tree-loop-distribute-patterns $(CHECK_WARN)
+CHECK_TABLE = sed -n -e 's/^extern "C" __global__ __launch_bounds__(\([^)]*\)) void \([A-Za-z0-9_]*\)(.*/CHECK_KERNEL(\2, \1)/p;t' \
+                -e 's/^extern "C" __global__.* void \([A-Za-z0-9_]*\)(.*/CHECK_KERNEL(\1, 0)/p'
 
 define check_kernels
 $(1): $(2) $(CHECK_FROM)/kernels_host.h

@@ -82,7 +82,7 @@ case_is() { # case_is KIND COMMAND...
 cases() {
   ./semantics >list || wrong semantics - "no list of its cases"
   while read -r name kind; do case_is "$kind" ./semantics "$name"; done <list
-  for name in $(sed -n 's/^CHECK_KERNEL(\(.*\))$/\1/p' one_kernel.host.cpp); do
+  for name in $(sed -n 's/^CHECK_KERNEL(\([^,)]*\).*/\1/p' one_kernel.host.cpp); do
     case $name in
     good_*) case_is clean ./one_kernel "$name" ;;
     race_*) case_is 'race in a kernel' ./one_kernel "$name" ;;
