@@ -41,7 +41,7 @@ typedef struct pp_device {
   pp_status (*read)(pp_rank *rank, void *to, const void *from, size_t size_bytes);  /* device to host */
 } pp_device;
 
-extern const pp_device pp_device_cpu;  /* memory.c */
+extern const pp_device pp_device_cpu;  /* cpu.c */
 extern const pp_device pp_device_cuda; /* cuda/device.c */
 
 /* The first that fits, or the one of that name, which ends with it or a ':'; null when there is none. */

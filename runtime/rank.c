@@ -208,7 +208,6 @@ static pp_status check_options(pp_rank *rank) {
 
 static pp_status prepare(pp_rank *rank, void *segment) {
   choose_spins(rank);
-  pp_matmul_set_threads(rank->options->threads);
   PP_TRY(rank->transport->connect(rank, segment));
   PP_TRY(pp_memory_create(rank));
   pp_check_start(rank);

@@ -6,7 +6,7 @@
 #include "codegen/cuda/calls.h"
 
 static bool takes_runtime_file(const char *path) {
-  static const char *const of_cpus[] = {"runtime/kernels/matmul.c", "runtime/kernels/attention.c", "runtime/kernels/attention_body.h",
+  static const char *const of_cpus[] = {"runtime/cpu.c", "runtime/kernels/matmul.c", "runtime/kernels/attention.c", "runtime/kernels/attention_body.h",
                                         "runtime/kernels/rows.c", "runtime/kernels/level.h"};
   for (size_t i = 0; i < sizeof of_cpus / sizeof *of_cpus; i++)
     if (strcmp(path, of_cpus[i]) == 0) return false;
