@@ -40,6 +40,7 @@ void check_access_at(const void *address, size_t bytes, int kind, const void *co
 void check_access_arrive(const void *address, size_t bytes); /* a COPY has been waited for */
 /* " at file:line" of device code. */
 const char *check_place_in_kernel(const void *code);
+const char *check_base_name(const char *path);
 bool check_is_stack(const void *address);
 
 /* device.c: the running thread joins the others of `mask`; when all are there, the last to come calls `finish` with

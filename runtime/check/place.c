@@ -11,7 +11,7 @@
 
 enum { PLACE_TEXT = 160, LINE = 1024, N_KNOWN = 64 };
 
-static const char *base_name(const char *path) {
+const char *check_base_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
 }
@@ -22,7 +22,7 @@ static void read_chain(FILE *pipe, char *out) {
   size_t used = 0;
   while (fgets(line, sizeof line, pipe) && used < PLACE_TEXT - 1) {
     line[strcspn(line, " \n")] = 0; /* " (discriminator 1)" */
-    const char *name = base_name(line);
+    const char *name = check_base_name(line);
     if (name[0] == '?' || strncmp(name, "kernels_host.h", 14) == 0) continue;
     const char *suffix = strstr(name, ".cu:");
     if (used && !suffix) continue;

@@ -34,7 +34,7 @@ static void shuffle(unsigned mask, Meeting *const *of_lane) {
       m->value = values[m->source];
     else
       check_report("undefined shuffle", "%s: lane %d reads lane %d, which takes no part in the %s at %s:%d",
-                   check_running_kernel(), __builtin_ctz(set), m->source, m->call, m->file, m->line);
+                   check_running_kernel(), __builtin_ctz(set), m->source, m->call, check_base_name(m->file), m->line);
   }
 }
 
@@ -155,8 +155,8 @@ void check_copy_async(void *to, const void *from, size_t bytes, size_t zeros, co
   Copies *copies = own_copies();
   const void *code = __builtin_return_address(0);
   if ((bytes != 4 && bytes != 8 && bytes != 16) || zeros > bytes || (uintptr_t)to % bytes || (uintptr_t)from % bytes)
-    check_fatal("misuse", "%s: an asynchronous copy at %s:%d is not of 4, 8 or 16 aligned bytes", check_running_kernel(), file,
-                line);
+    check_fatal("misuse", "%s: an asynchronous copy at %s:%d is not of 4, 8 or 16 aligned bytes", check_running_kernel(),
+                check_base_name(file), line);
   if (copies->n == MAX_COPIES) check_fatal("unsupported", "more than %d asynchronous copies of one thread", MAX_COPIES);
   check_access_at(from, bytes - zeros, READ, code);
   check_access_at(to, bytes, COPY, code);
@@ -184,5 +184,5 @@ void check_copy_wait(unsigned n_pending) {
 
 _Noreturn void check_trap(const char *file, int line) {
   check_fatal("trap", "%s: thread %d of block %u calls __trap() at %s:%d", check_running_kernel(), check_thread_number(),
-              check_now.block, file, line);
+              check_now.block, check_base_name(file), line);
 }

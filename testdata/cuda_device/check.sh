@@ -1,0 +1,58 @@
+#!/bin/bash
+# check.sh SEEDS BUILD: every kernel of kernels.cu gives under the checking library, for every seed, the report that the
+# comment before it states, and no other kind. Prints what is wrong, and fails if anything is.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+seeds=$1 build=$2
+if ! command -v nvcc >/dev/null; then
+  echo "skipped: nvcc is not installed"
+  exit 0
+fi
+mkdir -p "$root/build" "$build"
+flock "$root/build/check.lock" make -s -C "$root" check-libs >/dev/null || exit 1
+make -s -C "$here" BUILD="$(realpath "$build")" || exit 1
+lib=$root/build/check/lib
+export LD_LIBRARY_PATH=$lib LD_BIND_NOW=1 NVTX_INJECTION64_PATH=$lib/libcudart.so.13 \
+  PPC_CHECK_RANKS=1
+cd "$build" || exit 1
+export PPC_CHECK_WORLD=$PWD/world
+
+# name|arguments|kind|pattern, with the numbers of the marked lines.
+awk '
+  function put() { if (name) print name "|" launch "|" kind "|" pattern }
+  /^\/\/ LAUNCH / {
+    put(); name = ""
+    rest = substr($0, 11); launch = rest; sub(/:.*/, "", launch)
+    kind = substr(rest, length(launch) + 3); pattern = ""
+    at = index(kind, ": ")
+    if (at) { pattern = substr(kind, at + 2); kind = substr(kind, 1, at - 1) }
+  }
+  /^extern "C" __global__/ { name = $0; sub(/\(float.*|\(const.*/, "", name); sub(/.* /, "", name) }
+  / !$/ { sub(/!/, NR, pattern) }
+  END { put() }' "$here/kernels.cu" >list
+[ "$(wc -l <list)" -eq "$(grep -c '^extern "C" __global__' "$here/kernels.cu")" ] || { echo "a kernel without a LAUNCH"; exit 1; }
+
+failed=0
+wrong() { # wrong NAME SEED WHAT: and what was reported
+  echo "FAIL $1, seed $2: $3"
+  sed 's/^/  /' err | head -n 6
+  failed=$((failed + 1))
+  [ $failed -lt 10 ] || exit 1
+}
+
+while IFS='|' read -r name launch kind pattern; do
+  for seed in $(seq 0 $((seeds - 1))); do
+    # shellcheck disable=SC2086
+    rm -f world
+    PPC_CHECK_SEED=$seed timeout 60 ./device "$name" $launch 2>err
+    status=$?
+    if [ "$kind" = clean ]; then
+      { [ $status -eq 0 ] && [ ! -s err ]; } || wrong "$name" "$seed" "exit status $status, want no report"
+    else
+      [ $status -ne 0 ] || wrong "$name" "$seed" "exit status $status"
+      grep -Eq "^ppc-check: device: $kind: .*$pattern" err || wrong "$name" "$seed" "no report like $kind: .*$pattern"
+    fi
+  done
+done <list
+[ $failed -eq 0 ]
