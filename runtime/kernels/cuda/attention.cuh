@@ -81,7 +81,7 @@ template <typename Tile, typename T> PP_DEVICE void pp_tile_dot(const T *a, cons
   b += pp_tile_x() * Tile::STRIDE;
   for (int i = 0; i < Tile::ROWS; i++)
     for (int j = 0; j < Tile::ROWS; j++) s[i][j] = (T)0;
-  PP_UNROLL("unroll 4")
+  PP_UNROLL("unroll 2")
   for (int column = 0; column < (int)Tile::D; column += Tile::PACK) {
     Pack x[Tile::ROWS], y[Tile::ROWS];
     for (int i = 0; i < Tile::ROWS; i++) {
@@ -111,25 +111,34 @@ template <typename Tile, typename T> PP_DEVICE void pp_tile_add(const T w[Tile::
 
 // r[i] += Σ_j scores[y·ROWS + i][j] · b[j].
 template <typename Tile, typename T> PP_DEVICE void pp_tile_product(const T *scores, const T *b, T r[Tile::ROWS][Tile::COLUMNS]) {
+  constexpr int PACK = 16 / (int)sizeof(T);
+  typedef pp_pack<T, PACK> Pack;
   scores += pp_tile_y() * Tile::ROWS * Tile::SCORES;
-  PP_UNROLL("unroll 4")
-  for (int j = 0; j < Tile::SIZE; j++) {
-    T w[Tile::ROWS];
-    for (int i = 0; i < Tile::ROWS; i++) w[i] = scores[i * Tile::SCORES + j];
-    pp_tile_add<Tile>(w, b + j * Tile::STRIDE, r);
+  PP_UNROLL("unroll 1")
+  for (int j = 0; j < Tile::SIZE; j += PACK) {
+    Pack w[Tile::ROWS];
+    for (int i = 0; i < Tile::ROWS; i++) w[i] = *reinterpret_cast<const Pack *>(scores + i * Tile::SCORES + j);
+    for (int u = 0; u < PACK; u++) {
+      T x[Tile::ROWS];
+      for (int i = 0; i < Tile::ROWS; i++) x[i] = w[i].at[u];
+      pp_tile_add<Tile>(x, b + (j + u) * Tile::STRIDE, r);
+    }
   }
 }
 
 // r[i] += Σ_j scores[j][y·ROWS + i] · b[j].
 template <typename Tile, typename T>
 PP_DEVICE void pp_tile_transposed_product(const T *scores, const T *b, T r[Tile::ROWS][Tile::COLUMNS]) {
-  typedef pp_pack<T, Tile::ROWS> Pack;
-  static_assert(sizeof(Pack) <= 32 && Tile::SCORES % Tile::ROWS == 0, "packs of a row of scores");
+  constexpr int PACK = pp_pack_values(Tile::ROWS, (int)sizeof(T));
+  typedef pp_pack<T, PACK> Pack;
   scores += pp_tile_y() * Tile::ROWS;
   PP_UNROLL("unroll 4")
   for (int j = 0; j < Tile::SIZE; j++) {
     T w[Tile::ROWS];
-    for (int i = 0; i < Tile::ROWS; i++) w[i] = scores[j * Tile::SCORES + i];
+    for (int i = 0; i < Tile::ROWS; i += PACK) {
+      Pack x = *reinterpret_cast<const Pack *>(scores + j * Tile::SCORES + i);
+      for (int u = 0; u < PACK; u++) w[i + u] = x.at[u];
+    }
     pp_tile_add<Tile>(w, b + j * Tile::STRIDE, r);
   }
 }
