@@ -110,6 +110,7 @@ static void add_output(Instance *x, int i, const char *name) {
 static void set_geometry(Instance *x, pp_geometry g) {
   for (int i = 0; i < 3; i++) x->kernel.grid[i] = g.grid[i];
   x->kernel.block = g.block;
+  x->kernel.min_blocks = g.min_blocks;
   x->kernel.shared_bytes = g.shared_bytes;
 }
 

@@ -7,7 +7,7 @@
 #include "codegen/target.h"
 
 /* The emitted texts, for a kernel `scale_512` with parameters (x: "const float *", out: "float *"):
- *   kernels.cu         extern "C" __global__ __launch_bounds__(256) void scale_512(
+ *   kernels.cu         extern "C" __global__ __launch_bounds__(256, 1) void scale_512(
  *                          const float *__restrict__ x, float *__restrict__ out) { … }
  *   kernels.h          void launch_scale_512(const pp_call *c, const float *x, float *out);
  *   kernels_launch.c   its body: pp_launch(c, kernel_scale_512, (void *[]){&x, &out}); and the row of pp_kernels:
@@ -31,6 +31,7 @@ typedef struct CudaKernel {
   bool guarded, random, partial;
   int64_t grid[3];
   int block;             /* threads, one dimension */
+  int min_blocks;        /* second launch bound; 0 stands for 1: registers as needed, so that nothing is spilled */
   int64_t shared_bytes;  /* dynamic */
   const char *body;      /* statements, indented by 2 */
   const struct CudaKernel *before; /* launched before it, by the same launch with the same parameters; may be null */

@@ -40,7 +40,7 @@ static void print_function(Str *out, const CudaKernel *k) {
     emit_wrapped_comment(out, k->comment);
     str_putc(out, '\n');
   }
-  str_printf(out, "extern \"C\" __global__ __launch_bounds__(%d) void %s(\n    ", k->block, k->name);
+  str_printf(out, "extern \"C\" __global__ __launch_bounds__(%d, %d) void %s(\n    ", k->block, k->min_blocks > 1 ? k->min_blocks : 1, k->name);
   EmitCall call = {.out = out, .indent = 4};
   if (k->guarded) emit_call_arg(&call, "const double *__restrict__ control");
   if (k->random) emit_call_arg(&call, "const pp_random_state *__restrict__ random, int microbatch");

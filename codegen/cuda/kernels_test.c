@@ -50,7 +50,7 @@ int main(void) {
   };
   EmitFiles files = {0};
   emit_kernels_cuda(arena, 3, kernels, &files);
-  expect(&files, "kernels.cu", "a signature is on one line up to its bracket", "extern \"C\" __global__ __launch_bounds__(256) void scale_512(\n    const float *__restrict__ x, float *__restrict__ out) {\n  b();\n}\n");
+  expect(&files, "kernels.cu", "a signature is on one line up to its bracket", "extern \"C\" __global__ __launch_bounds__(256, 1) void scale_512(\n    const float *__restrict__ x, float *__restrict__ out) {\n  b();\n}\n");
   expect(&files, "kernels.cu", "what the launch finds comes first", "void adamw(\n    const double *__restrict__ control, const pp_random_state *__restrict__ random, int microbatch,\n");
   expect(&files, "kernels.cu", "guarded kernels look at the control vector", "  if (control[PP_CONTROL_APPLY] == 0) return;\n");
   expect(&files, "kernels.cu", "includes", "#include \"runtime/kernels/cuda/step.cuh\"\n");

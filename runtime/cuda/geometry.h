@@ -19,6 +19,7 @@ enum { PP_CUDA_BLOCK = 256, PP_CUDA_STATIC_SHARED = 48 << 10 };
 typedef struct pp_geometry {
   int64_t grid[3];
   int block;
+  int min_blocks;       /* that are to fit on a multiprocessor: the second launch bound; it sets how many registers there are */
   int64_t shared_bytes; /* dynamic; up to PP_CUDA_STATIC_SHARED a template declares its own */
 } pp_geometry;
 
@@ -33,12 +34,12 @@ PP_GEOMETRY int pp_pack_values(int64_t row, int bytes) {
 
 /* One thread for each of n pieces of work. */
 PP_GEOMETRY pp_geometry pp_flat_geometry(int64_t n) {
-  pp_geometry g = {{n > 0 ? pp_ceil_div(n, PP_CUDA_BLOCK) : 1, 1, 1}, PP_CUDA_BLOCK, 0};
+  pp_geometry g = {{n > 0 ? pp_ceil_div(n, PP_CUDA_BLOCK) : 1, 1, 1}, PP_CUDA_BLOCK, 1, 0};
   return g;
 }
 
 PP_GEOMETRY pp_geometry pp_single_geometry(void) {
-  pp_geometry g = {{1, 1, 1}, 1, 0};
+  pp_geometry g = {{1, 1, 1}, 1, 1, 0};
   return g;
 }
 
@@ -60,7 +61,7 @@ PP_GEOMETRY int pp_scatter_group(int64_t rows, int wide_bytes) {
 
 /* Columns of a row by grid.y, rows of the table by grid.x; wide_bytes: of what is added in (8 for f64, else 4). */
 PP_GEOMETRY pp_geometry pp_scatter_geometry(int64_t rows, int64_t row, int wide_bytes) {
-  pp_geometry g = {{pp_ceil_div(rows, pp_scatter_group(rows, wide_bytes)), pp_ceil_div(row, PP_CUDA_BLOCK), 1}, PP_CUDA_BLOCK, 0};
+  pp_geometry g = {{pp_ceil_div(rows, pp_scatter_group(rows, wide_bytes)), pp_ceil_div(row, PP_CUDA_BLOCK), 1}, PP_CUDA_BLOCK, 1, 0};
   return g;
 }
 
@@ -82,7 +83,7 @@ PP_GEOMETRY int pp_attention_rows(int64_t t, int64_t d, int bytes, int tiles, in
 }
 PP_GEOMETRY pp_geometry pp_attention_tiles_geometry(int64_t heads, int64_t t, int64_t d, int bytes, int tiles, int scores) {
   int rows = pp_attention_rows(t, d, bytes, tiles, scores);
-  pp_geometry g = {{heads * pp_ceil_div(t, 16 * rows), 1, 1}, PP_CUDA_BLOCK, pp_attention_shared(rows, d, bytes, tiles, scores)};
+  pp_geometry g = {{heads * pp_ceil_div(t, 16 * rows), 1, 1}, PP_CUDA_BLOCK, 2, pp_attention_shared(rows, d, bytes, tiles, scores)};
   if (g.shared_bytes <= PP_CUDA_STATIC_SHARED) g.shared_bytes = 0;
   return g;
 }

@@ -17,13 +17,10 @@
 
 // Shared memory of the block, aligned for packs; once in a kernel.
 template <int64_t BYTES> PP_DEVICE unsigned char *pp_shared_memory() {
-#ifdef __CUDACC__
   if constexpr (BYTES > PP_CUDA_STATIC_SHARED) {
     extern __shared__ __align__(16) unsigned char pp_shared[];
     return pp_shared;
-  } else
-#endif
-  {
+  } else {
     __shared__ __align__(16) unsigned char bytes[BYTES];
     return bytes;
   }

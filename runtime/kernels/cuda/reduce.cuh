@@ -40,23 +40,4 @@ PP_DEVICE int32_t pp_warp_min(int32_t x) {
   return x;
 }
 
-// Bit l: what lane l says.
-PP_DEVICE uint32_t pp_ballot(bool says) {
-#ifdef __CUDACC__
-  return __ballot_sync(0xffffffffu, says);
-#else
-  uint32_t bits = (uint32_t)says << pp_lane_of_warp();
-  for (int distance = 16; distance > 0; distance /= 2) bits |= __shfl_xor_sync(0xffffffffu, bits, distance);
-  return bits;
-#endif
-}
-
-PP_DEVICE int pp_count_bits(uint32_t bits) {
-#ifdef __CUDACC__
-  return __popc(bits);
-#else
-  return __builtin_popcount(bits);
-#endif
-}
-
 #endif

@@ -54,8 +54,8 @@ PP_DEVICE int pp_scatter_find(const int32_t *index, int64_t base, int64_t first,
   uint32_t hits[PP_SCATTER_EACH];
   for (int k = 0; k < PP_SCATTER_EACH; k++) {
     int64_t i = start + k * 32, row = i < N ? index[i] - first : -1;
-    hits[k] = pp_ballot(row >= 0 && row < n_rows);
-    n += pp_count_bits(hits[k]);
+    hits[k] = __ballot_sync(0xffffffffu, row >= 0 && row < n_rows);
+    n += __popc(hits[k]);
   }
   if (lane == 0) counts[warp] = n;
   __syncthreads();
@@ -66,8 +66,8 @@ PP_DEVICE int pp_scatter_find(const int32_t *index, int64_t base, int64_t first,
   }
   if (total == 0) return 0;
   for (int k = 0; k < PP_SCATTER_EACH; k++) {
-    if (hits[k] >> lane & 1) found[before + pp_count_bits(hits[k] & ((1u << lane) - 1))] = (int32_t)(start + k * 32);
-    before += pp_count_bits(hits[k]);
+    if (hits[k] >> lane & 1) found[before + __popc(hits[k] & ((1u << lane) - 1))] = (int32_t)(start + k * 32);
+    before += __popc(hits[k]);
   }
   __syncthreads();
   return total;
