@@ -9,8 +9,8 @@
 #                   a rule that compiles device code for the host. The library opens NAME.host.so for NAME.fatbin, from
 #                   the same folder. A kernel's head must stand on one line up to its name:
 #                   extern "C" __global__ __launch_bounds__(n) void name(
-#   $(CHECK_RUN)    the environment under which a program is checked; how ranks find each other is in nccl.c, and what
-#                   else may be set in cudart.c
+#   $(CHECK_RUN)    the environment under which a program is checked; how ranks find each other is in world.c, and what
+#                   else may be set in schedule.c
 ifndef CUDA
 CUDA := $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)))
 endif
@@ -25,11 +25,12 @@ CHECK_CC    = $(CC) -std=c11 -O2 -g -fPIC -shared -fno-semantic-interposition $(
               -isystem $(CUDA)/include -Wl,-Bsymbolic-functions -Wl,--no-undefined -Wl,-soname,$(@F) $(filter %.c,$^)
 CHECK_CORE  = -L$(CHECK_LIB) -l:libcudart.so.13
 
-$(CHECK_LIB)/libcudart.so.13: $(addprefix $(CHECK_FROM)/,cudart.c span.c label.c race.c access.c device.c warp.c place.c nvtx.c race.h device.h core.h report.h cudart.map)
+$(CHECK_LIB)/libcudart.so.13: $(addprefix $(CHECK_FROM)/,report.c label.c source.c schedule.c streams.c memory.c launch.c \
+    graph.c span.c nvtx.c race.c access.c device.c warp.c place.c race.h device.h core.h report.h cudart.map)
 	@mkdir -p $(@D)
 	$(CHECK_SAY)$(CHECK_CC) -Wl,--version-script,$(CHECK_FROM)/cudart.map -o $@.new && mv $@.new $@
 
-$(CHECK_LIB)/libnccl.so.2: $(addprefix $(CHECK_FROM)/,nccl.c core.h report.h) $(CHECK_LIB)/libcudart.so.13
+$(CHECK_LIB)/libnccl.so.2: $(addprefix $(CHECK_FROM)/,world.c comm.c transfer.c collective.c world.h collective.h core.h report.h) $(CHECK_LIB)/libcudart.so.13
 	$(CHECK_SAY)$(CHECK_CC) $(CHECK_CORE) -o $@.new && mv $@.new $@
 
 $(CHECK_LIB)/libcublasLt.so.13: $(addprefix $(CHECK_FROM)/,cublaslt.c core.h report.h cublaslt.map) $(CHECK_LIB)/libcudart.so.13

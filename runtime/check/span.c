@@ -48,7 +48,7 @@ void *check_memory_create(size_t bytes) {
   if (n_allocations == MAX_ALLOCATIONS) check_fatal("unsupported", "more than %d allocations", MAX_ALLOCATIONS);
   check_memory_open(false);
   Span *span = &allocations[n_allocations++];
-  *span = (Span){.base = check_region + region_used, .bytes = bytes, .live = true, .died = FOREVER};
+  *span = (Span){.base = check_region + region_used, .bytes = bytes, .live = true, .died = FOREVER, .place = check_place_create()};
   snprintf(span->name, sizeof span->name, "allocation %d", n_allocations);
   region_used += (bytes + GAP_BYTES + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
   live_bytes += bytes;

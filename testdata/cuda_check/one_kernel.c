@@ -22,5 +22,8 @@ int main(int n_arguments, char **arguments) {
   must(cudaLaunchKernel((const void *)kernel, (dim3){1, 1, 1}, (dim3){64, 1, 1},
                         (void *[]){&x, &count}, 0, NULL));
   must(cudaDeviceSynchronize());
+  must(cudaFree(x));
+  must(cudaFree(count));
+  must(cudaLibraryUnload(library));
   return 0;
 }

@@ -1,6 +1,6 @@
 /* Rank 1 of 2: stage 1, y = layernorm(h) w1 + b1, loss = mean (y - target)^2.
  * Takes act.i from rank 0, sends grad.i back. */
-#include "host.h"
+#include "runtime/host.h"
 
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
@@ -228,6 +228,12 @@ int main(void) {
 
   NCCL(pair, ncclCommDestroy(pair));
   NCCL(world, ncclCommDestroy(world));
+  host_events_destroy(act_ready, SLOTS);
+  host_events_destroy(act_used, SLOTS);
+  host_events_destroy(grad_ready, SLOTS);
+  host_events_destroy(grad_sent, SLOTS);
+  CUDA(cudaStreamDestroy(compute));
+  CUDA(cudaStreamDestroy(comm));
   BLAS(cublasLtDestroy(blas));
   CUDA(cudaLibraryUnload(library));
   CUDA(cudaFree(arena));

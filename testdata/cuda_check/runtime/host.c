@@ -76,6 +76,10 @@ void host_events(cudaEvent_t *events, int n, const char *name) {
   }
 }
 
+void host_events_destroy(cudaEvent_t *events, int n) {
+  for (int i = 0; i < n; i++) CUDA(cudaEventDestroy(events[i]));
+}
+
 /* Row-major D = A B is column-major D' = B' A', so the operands change places. */
 void host_plan_matmul(cublasLtHandle_t blas, Matmul *plan, int m, int n, int k,
                       int transpose_a, int transpose_b, float beta,

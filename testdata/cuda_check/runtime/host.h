@@ -35,6 +35,7 @@ void host_name_buffers(char *arena, size_t bytes, const Buffer *buffers, size_t 
 
 cudaStream_t host_stream(const char *name);
 void host_events(cudaEvent_t *events, int n, const char *name);
+void host_events_destroy(cudaEvent_t *events, int n);
 
 /* D[m, n] = A B + beta D, row-major f32; a transposed operand is stored the
  * other way round. `bias` [n] may be NULL. Planned once, at start. */
