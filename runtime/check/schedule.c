@@ -39,6 +39,7 @@ bool check_host_knows(const Op *op) {
 
 void check_host_joins(const Op *op) {
   if (op) check_clock_join(&host_clock, &op->clock);
+  if (!memory_is_open) check_pinned_guard(false);
 }
 
 /* ---- lanes ---- */
@@ -225,7 +226,6 @@ static bool is_op_done(const void *op) { return !op || ((const Op *)op)->done; }
 void check_wait_op(const Op *op, const char *call) {
   check_run_until(is_op_done, op, "%s in '%s'", call, check_action());
   check_host_joins(op);
-  check_pinned_guard(false);
 }
 
 void check_wait_device(const char *call) {
