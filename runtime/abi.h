@@ -8,9 +8,12 @@
 enum { PP_ABI_VERSION = 1 };
 enum { PP_ALIGNMENT = 64, PP_MAX_RANK = 8 };
 
-typedef enum { PP_F32, PP_F64, PP_I32, PP_BOOL, PP_DTYPE_COUNT } pp_dtype; /* bool: one byte, 0 or 1 */
+/* bool: one byte, 0 or 1. bf16 is only stored: the upper half of an f32, rounded to nearest even. */
+typedef enum { PP_F32, PP_F64, PP_I32, PP_BOOL, PP_BF16, PP_DTYPE_COUNT } pp_dtype;
 
-static inline int pp_dtype_bytes(pp_dtype dtype) { return dtype == PP_F64 ? 8 : dtype == PP_BOOL ? 1 : 4; }
+static inline int pp_dtype_bytes(pp_dtype dtype) {
+  return dtype == PP_F64 ? 8 : dtype == PP_BOOL ? 1 : dtype == PP_BF16 ? 2 : 4;
+}
 
 /* Partial sums that a kernel may keep in the scratch memory of its stream. */
 enum { PP_CUDA_PARTIALS = 65536 };
