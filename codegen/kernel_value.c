@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "codegen/kernel_emit.h"
+#include "runtime/kernels/bf16.h"
 
 enum {
   BUFFER_BYTES = 64 << 10 /* of row buffers on the stack */
@@ -85,6 +86,8 @@ static const char *float_text(Emit *e, double value, pp_dtype dtype) {
 static Val constant(Emit *e, const PlanNode *n) {
   const char *text;
   if (n->type.dtype == PP_BOOL) text = n->attrs.integer ? "1" : "0";
+  else if (n->type.dtype == PP_BF16)
+    text = arena_printf(e->arena, "(uint16_t)0x%04x", pp_bf16_from_f32((float)n->attrs.value));
   else if (n->type.dtype == PP_I32)
     text = n->attrs.integer == INT32_MIN ? "INT32_MIN" : arena_printf(e->arena, "%d", (int)n->attrs.integer);
   else text = float_text(e, n->attrs.value, n->type.dtype);
@@ -94,6 +97,11 @@ static Val constant(Emit *e, const PlanNode *n) {
 
 static const char *cast_text(Emit *e, pp_dtype from, pp_dtype to, const char *x) {
   if (from == to) return x;
+  if (from == PP_BF16) {
+    x = arena_printf(e->arena, "pp_f32_from_bf16(%s)", x);
+    return cast_text(e, PP_F32, to, x);
+  }
+  if (to == PP_BF16) return arena_printf(e->arena, from == PP_F32 ? "pp_bf16_from_f32(%s)" : "pp_bf16_from_f32((float)%s)", x);
   if (to == PP_BOOL) return arena_printf(e->arena, "(uint8_t)(%s != 0)", x);
   if (to == PP_I32 && (from == PP_F32 || from == PP_F64)) return arena_printf(e->arena, "pp_i32_from_%s(%s)", kernel_suffix(from), x);
   return arena_printf(e->arena, "(%s)%s", kernel_type(to), x);

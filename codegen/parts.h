@@ -12,7 +12,7 @@ enum { EMIT_COLUMNS = 100 };
 
 /* Takes the text of `str` (and frees it) as a file; `path` is copied. */
 void emit_add(Arena *arena, EmitFiles *files, const char *path, Str *str);
-/* "float", "double", "int32_t", "uint8_t" (bool). */
+/* "float", "double", "int32_t", "uint8_t" (bool), "uint16_t" (bf16). */
 const char *emit_c_type(pp_dtype dtype);
 /* "PP_F32" … */
 const char *emit_dtype(pp_dtype dtype);

@@ -14,13 +14,13 @@ void emit_add(Arena *arena, EmitFiles *files, const char *path, Str *str) {
 }
 
 const char *emit_c_type(pp_dtype dtype) {
-  static const char *const names[] = {"float", "double", "int32_t", "uint8_t"};
+  static const char *const names[] = {"float", "double", "int32_t", "uint8_t", "uint16_t"};
   _Static_assert(sizeof names / sizeof *names == PP_DTYPE_COUNT, "one name per dtype");
   return names[dtype];
 }
 
 const char *emit_dtype(pp_dtype dtype) {
-  static const char *const names[] = {"PP_F32", "PP_F64", "PP_I32", "PP_BOOL"};
+  static const char *const names[] = {"PP_F32", "PP_F64", "PP_I32", "PP_BOOL", "PP_BF16"};
   _Static_assert(sizeof names / sizeof *names == PP_DTYPE_COUNT, "one name per dtype");
   return names[dtype];
 }

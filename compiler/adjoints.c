@@ -1,7 +1,7 @@
 /* Adjoints of the primitives: one function per name in the `adjoint` column of ops.def.
  *
- * In: an op of the forward pass and the adjoints dy of its results (same types). Out: ops at the
- * builder, and the adjoint of each operand that is needed (same type as the operand). What is built
+ * In: an op of the forward pass and the adjoints dy of its results (same types, but f32 for bf16). Out: ops
+ * at the builder, and the adjoint of each operand that is needed (likewise). What is built
  * is what runs: no later pass rewrites it, so the form, operand order and transposition below fix
  * the bits of training.
  *
@@ -80,13 +80,19 @@ static Value expand(const Adjoint *a, Value x, Type from) {
   return ir_broadcast(a->b, kept, type_with_dtype(a->b->ir, from, type_dtype(value_type(x))));
 }
 
-/* The parameter that a value is, seen through reshapes that leave its shape as
+/* An f32 value as bf16. */
+static bool is_narrowed(Value v) {
+  Op op = value_owner(v);
+  return op_id(op) == OP_CAST && type_dtype(value_type(v)) == PP_BF16 && type_dtype(value_type(op_operand(op, 0))) == PP_F32;
+}
+
+/* The parameter that a value is, seen through casts to bf16 and reshapes that leave its shape as
  * it was; null when it is none. */
 static const char *parameter_of(const Adjoint *a, Value v) {
   Value base = v;
-  while (op_id(value_owner(base)) == OP_RESHAPE) base = op_operand(value_owner(base), 0);
+  while (op_id(value_owner(base)) == OP_RESHAPE || is_narrowed(base)) base = op_operand(value_owner(base), 0);
   Op owner = value_owner(base);
-  if (op_id(owner) != OP_PARAM || !type_equal(value_type(base), value_type(v))) return NULL;
+  if (op_id(owner) != OP_PARAM || !type_equal(value_type(base), type_adjoint(a->b->ir, value_type(v)))) return NULL;
   return op_string(ir_arena(a->b->ir), owner, "param");
 }
 
@@ -208,7 +214,7 @@ static void adjoint_select(Adjoint *a) {
 }
 
 static void adjoint_cast(Adjoint *a) {
-  a->dx[0] = ir_cast(a->b, a->dy[0], type_dtype(value_type(in(a, 0))));
+  a->dx[0] = ir_cast(a->b, a->dy[0], type_dtype(type_adjoint(a->b->ir, value_type(in(a, 0)))));
 }
 
 /* --- reductions ---------------------------------------------------------------- */
@@ -297,8 +303,8 @@ typedef struct {
 
 /* With C = op(A)·op(B), the product that is the adjoint of operand i as it is
  * stored, so that nothing is ever transposed by a copy. */
-static Product matmul_product(Adjoint *a, int i) {
-  Value x = in(a, 0), y = in(a, 1), dc = a->dy[0];
+static Product matmul_product(Adjoint *a, int i, Value dc) {
+  Value x = in(a, 0), y = in(a, 1);
   bool ta = op_unit(a->op, "ta"), tb = op_unit(a->op, "tb");
   if (i == 0) return ta ? (Product){y, dc, tb, true} : (Product){dc, y, false, !tb};
   return tb ? (Product){dc, x, true, ta} : (Product){x, dc, !ta, false};
@@ -312,10 +318,12 @@ static bool accumulate_product(Adjoint *a, const char *parameter, Product p) {
   return !op_is_null(ir_build(a->b, OP_MATMUL_ACCUMULATE, 2, (Value[]){p.x, p.y}, 0, NULL, n, attrs));
 }
 
+/* Products of the backward have operands of the forward's type: dC is narrowed once for both. */
 static void adjoint_matmul(Adjoint *a) {
+  Value dc = ir_cast(a->b, a->dy[0], type_dtype(value_type(in(a, 0))));
   for (int i = 0; i < 2; i++) {
     if (!a->needed[i]) continue;
-    Product p = matmul_product(a, i);
+    Product p = matmul_product(a, i, dc);
     const char *parameter = parameter_of(a, in(a, i));
     if (parameter)
       accumulate_product(a, parameter, p);
@@ -352,22 +360,26 @@ static void adjoint_attention(Adjoint *a) {
   Attr attrs[2] = {{.name = "scale", .kind = ATTR_KIND_FLOAT, .f = op_float(a->op, "scale", 1)}};
   int n = 1;
   if (op_unit(a->op, "causal")) attrs[n++] = (Attr){.name = "causal", .kind = ATTR_KIND_UNIT};
-  Value operands[6] = {in(a, 0), in(a, 1), in(a, 2), out(a), op_result(a->op, 1), a->dy[0]};
+  pp_dtype dtype = type_dtype(value_type(out(a)));
+  Value dout = ir_cast(a->b, a->dy[0], dtype);
+  Value operands[6] = {in(a, 0), in(a, 1), in(a, 2), out(a), op_result(a->op, 1), dout};
   Op grad = ir_build(a->b, OP_ATTENTION_GRAD, 6, operands, 0, NULL, n, attrs);
-  for (int i = 0; i < 3 && !op_is_null(grad); i++) a->dx[i] = op_result(grad, i);
+  for (int i = 0; i < 3 && !op_is_null(grad); i++)
+    a->dx[i] = ir_cast(a->b, op_result(grad, i), dtype == PP_BF16 ? PP_F32 : dtype);
 }
 
 /* --- stated derivatives ------------------------------------------------------------------- */
 
 /* The adjoints of the results, zeros for those that reach nothing. */
 static Value given_or_zero(Adjoint *a, int i) {
-  return value_is_null(a->dy[i]) ? splat(a, op_result(a->op, i), 0) : a->dy[i];
+  if (!value_is_null(a->dy[i])) return a->dy[i];
+  return ir_constant(a->b, type_adjoint(a->b->ir, value_type(op_result(a->op, i))), 0);
 }
 
 /* Checks what the user's derivative returned for argument i. */
 static bool check_derivative(Adjoint *a, int i, Value dx, Value x) {
   Ir *ir = a->b->ir;
-  if (type_equal(value_type(dx), value_type(x))) return true;
+  if (type_equal(value_type(dx), type_adjoint(ir, value_type(x)))) return true;
   diag_error(ir_diag(ir), op_loc(ir, a->op),
              "the derivative of argument %d is %s, the argument is %s", i + 1,
              type_text(ir_arena(ir), value_type(dx)), type_text(ir_arena(ir), value_type(x)));

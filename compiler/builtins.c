@@ -87,7 +87,7 @@ const int builtins_count = sizeof builtins / sizeof *builtins;
 /* --- names --- */
 
 static Val dtype_value(Eval *e, const char *name, Loc loc) {
-  static const char *const unsupported[] = {"bf16", "f16", "i64"};
+  static const char *const unsupported[] = {"f16", "i64"};
   if (strcmp(name, "real") == 0)
     return (Val){.kind = VAL_DTYPE, .dtype = e->real};
   for (int d = 0; d < PP_DTYPE_COUNT; d++)
@@ -96,7 +96,7 @@ static Val dtype_value(Eval *e, const char *name, Loc loc) {
   for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
     if (strcmp(name, unsupported[i]) == 0)
       return eval_error(
-          e, loc, "%s is not supported: the dtypes are f32, f64, i32 and bool",
+          e, loc, "%s is not supported: the dtypes are f32, f64, bf16, i32 and bool",
           name);
   return (Val){.kind = VAL_UNSET};
 }

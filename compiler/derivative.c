@@ -105,7 +105,8 @@ static Scope *open_block(Eval *e, Stated *d) {
   }
   for (int i = 0; i < 2 * d->n_results; i++) {
     const Tensor *y = d->results[i % d->n_results].tensor;
-    Val v = add_argument(e, y->type, stated->names.at[i].loc);
+    Type type = i < d->n_results ? y->type : type_adjoint(e->ir, y->type);
+    Val v = add_argument(e, type, stated->names.at[i].loc);
     if (i < d->n_results)
       ptrmap_put(e->arena, &e->trace->known, y->v.ptr, v.tensor);
     scope_declare(e, scope, SLOT_LET, stated->names.at[i], v);
@@ -134,7 +135,7 @@ static bool adjoints(Eval *e, const Stated *d, Val result, Value *out) {
   }
   for (int i = 0; i < n; i++) {
     Val v = result.kind == VAL_TUPLE ? result.list->at[i] : result;
-    out[i] = tensor_as(e, loc, v, d->arguments[i]->type,
+    out[i] = tensor_as(e, loc, v, type_adjoint(e->ir, d->arguments[i]->type),
                        eval_printf(e, "the adjoint of '%s'", d->names[i]));
     if (value_is_null(out[i])) return false;
   }

@@ -278,6 +278,7 @@ struct Eval {
   } watch;
   /* the program */
   pp_dtype real;
+  bool narrows; /* `precision bf16`: f32 operands of products and attention are rounded to bf16 */
   bool training;
   Instance *model;
   VEC(Param *) params;
@@ -535,6 +536,10 @@ Val tensor_compare(Eval *e, Loc loc, const char *predicate, Val a, Val b);
 Val tensor_logic(Eval *e, Loc loc, OpId op, Val a, Val b);
 Val tensor_select(Eval *e, Loc loc, Val c, Val a, Val b);
 Val tensor_matmul(Eval *e, Loc loc, Val a, Val b);
+/* Of a product or attention, as `precision` wants it; x itself otherwise. */
+Value tensor_narrow(Eval *e, Builder *b, Value x);
+/* bf16 as f32, in which everything else is computed; x itself otherwise. */
+Value tensor_widen(Builder *b, Value x);
 Val tensor_index(Eval *e, const AstExpr *expr, Tensor *t, Scope *scope);
 /* A number as a tensor of this type, checked; null after an error. */
 Value tensor_constant(Eval *e, Loc loc, Val number, Type type);

@@ -34,7 +34,8 @@ static Tensor *copy(Arena *arena, const Tensor *from) {
 
 static double rounded(const Tensor *t, double x) {
   switch (t->dtype) {
-    case PP_F32: return (float)x;
+    case PP_F32:
+    case PP_BF16: return dtype_round(t->dtype, x);
     case PP_I32: return (int32_t)(uint32_t)(uint64_t)(int64_t)x;
     default: return x;
   }
@@ -160,7 +161,7 @@ static bool compare(const char *predicate, double x, double y) {
 
 static double cast(pp_dtype from, pp_dtype to, double x) {
   if (to == PP_BOOL) return x != 0;
-  bool real = from == PP_F32 || from == PP_F64;
+  bool real = from == PP_F32 || from == PP_F64 || from == PP_BF16;
   return to == PP_I32 && real ? trunc(x) : x;
 }
 

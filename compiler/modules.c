@@ -98,7 +98,7 @@ static void exec_param(Eval *e, const AstStmt *s, Frame *frame) {
   if (!check_free(e, instance, name)) return;
   bool ok = shape_eval(e, s->param.shape, frame->scope, e->real, &type);
   ok = eval_init(e, s->param.init, frame->scope, &init) && ok;
-  if (ok && !type_is_real(type)) {
+  if (ok && (!type_is_real(type) || type_dtype(type) == PP_BF16)) {
     eval_error(e, s->param.shape->dtype.loc,
                "a parameter is f32 or f64, not %s",
                dtype_name(type_dtype(type)));

@@ -481,11 +481,14 @@ static int attention_workspace(Body *b, Op op) {
   if (b->t->target == PP_TARGET_CUDA) return -1;
   Type q = value_type(op_operand(op, 0)), k = value_type(op_operand(op, 1));
   int64_t t = type_dim(q, type_rank(q) - 2), t_kv = type_dim(k, type_rank(k) - 2);
-  int64_t element = dtype_bytes(type_dtype(q));
-  int64_t bytes = pp_attention_workspace_bytes(t, t_kv, (int)element, op_id(op) == OP_ATTENTION_GRAD);
+  pp_dtype dtype = type_dtype(type_adjoint(b->t->ir, q)); /* of the rows: bf16 is widened */
+  int64_t element = dtype_bytes(dtype), group = type_dim(q, 1) / type_dim(k, 1);
+  bool gradient = op_id(op) == OP_ATTENTION_GRAD;
+  int64_t bytes = type_dtype(q) == PP_BF16 ? pp_attention_bf16_workspace_bytes(group, t, t_kv, type_dim(q, 3), gradient)
+                                           : pp_attention_workspace_bytes(t, t_kv, (int)element, gradient);
   int64_t dims[1] = {bytes / element};
   int scratch = new_scratch(b, bytes);
-  int buffer = place_buffer(b, (Place){PLAN_SCRATCH, 0, 0}, type_tensor(b->t->ir, type_dtype(q), 1, dims), "rows");
+  int buffer = place_buffer(b, (Place){PLAN_SCRATCH, 0, 0}, type_tensor(b->t->ir, dtype, 1, dims), "rows");
   b->scratch_of.at[buffer] = scratch;
   return buffer;
 }

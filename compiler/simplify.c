@@ -47,7 +47,7 @@ static bool splat_of(Value v, Splat *out) {
   return true;
 }
 
-static bool is_real(const Splat *s) { return s->dtype == PP_F32 || s->dtype == PP_F64; }
+static bool is_real(const Splat *s) { return s->dtype == PP_F32 || s->dtype == PP_F64 || s->dtype == PP_BF16; }
 
 static bool is_number(Value v, int64_t n) {
   Splat s;
@@ -96,7 +96,6 @@ static int64_t wrap(int64_t v) { return (int32_t)(uint32_t)(uint64_t)v; }
 
 /* f32 operations round once from the exact f64 result of f32 operands: the same as f32 arithmetic for
  * add, sub, mul, div and sqrt (f64 has more than twice the bits plus two). */
-static double round_to(pp_dtype d, double v) { return d == PP_F32 ? (float)v : v; }
 
 static bool fold_real(OpId id, pp_dtype d, double x, double y, double *out) {
   if (isnan(x) || isnan(y)) return false;
@@ -111,7 +110,7 @@ static bool fold_real(OpId id, pp_dtype d, double x, double y, double *out) {
     case OP_MAX: *out = x > y ? x : y; return x != y;
     default: return false;
   }
-  *out = round_to(d, *out);
+  *out = dtype_round(d, *out);
   return !isnan(*out);
 }
 
@@ -155,7 +154,7 @@ static bool fold_compare(Simplifier *s, Op op, const Splat *x, const Splat *y, S
 static bool fold_cast(const Splat *x, Splat *out) {
   bool from_real = is_real(x);
   if (is_real(out)) {
-    out->real = round_to(out->dtype, from_real ? x->real : (double)x->integer);
+    out->real = dtype_round(out->dtype, from_real ? x->real : (double)x->integer);
     return true;
   }
   if (out->dtype == PP_BOOL) {
@@ -217,7 +216,7 @@ static Value fold_cast_of_cast(Op op) {
   Value x = op_operand(inner, 0);
   if (!type_equal(value_type(x), value_type(op_result(op, 0)))) return (Value){NULL};
   pp_dtype from = type_dtype(value_type(x)), through = type_dtype(value_type(op_result(inner, 0)));
-  return through == PP_F64 || from == PP_BOOL ? x : (Value){NULL};
+  return through == PP_F64 || from == PP_BOOL || (from == PP_BF16 && through == PP_F32) ? x : (Value){NULL};
 }
 
 static Value fold_reshape(Simplifier *s, Op op) {

@@ -273,7 +273,7 @@ static Val reduce(Eval *e, const BuiltinCall *call, OpId op, int axis_arg,
   if (!builtin_bool(e, call, axis_arg + 1, false, &keep)) return POISON;
   Builder *b = trace_builder(e, call->loc);
   if (!b) return POISON;
-  Value v = ir_reduce(b, op, x, axes.n, axes.axes);
+  Value v = ir_reduce(b, op, tensor_widen(b, x), axes.n, axes.axes);
   if (keep && !value_is_null(v)) v = keep_axes(b, v, t, &axes);
   Val sum = tensor_wrap(e, call->loc, v, false);
   return mean ? eval_binary(e, call->loc, AST_DIV, sum,
@@ -533,7 +533,8 @@ static Val cast_number(Eval *e, const BuiltinCall *call, pp_dtype dtype) {
   case PP_F64:
     return val_float(v);
   case PP_F32:
-    return val_float((double)(float)v);
+  case PP_BF16:
+    return val_float(dtype_round(dtype, v));
   case PP_BOOL:
     return val_bool(v != 0);
   default:
@@ -652,6 +653,7 @@ BUILTIN(attention) {
   }
   Builder *b = trace_builder(e, call->loc);
   if (!b) return POISON;
+  for (int i = 0; i < 3; i++) in[i] = tensor_narrow(e, b, in[i]);
   Attr attrs[2] = {{.name = "scale", .kind = ATTR_KIND_FLOAT, .f = scale},
                    {.name = "causal", .kind = ATTR_KIND_UNIT}};
   Op op = ir_build(b, OP_ATTENTION, 3, in, 0, NULL, causal ? 2 : 1, attrs);

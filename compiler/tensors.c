@@ -138,10 +138,6 @@ void tensor_name(Eval *e, Val v, const char *name, int64_t since) {
 
 /* --- numbers that meet tensors --- */
 
-static double round_to(double v, pp_dtype dtype) {
-  return dtype == PP_F32 ? (double)(float)v : v;
-}
-
 static bool number_fits(Eval *e, Loc loc, Val v, pp_dtype dtype) {
   if (dtype == PP_BOOL) {
     eval_error(e, loc, "%s meets a bool tensor", val_describe(e, v));
@@ -160,7 +156,7 @@ static bool number_fits(Eval *e, Loc loc, Val v, pp_dtype dtype) {
 static Value build_constant(Eval *e, Builder *b, Val v, Type type) {
   e->ops++;
   if (type_is_real(type))
-    return ir_constant(b, type, round_to(val_number(v), type_dtype(type)));
+    return ir_constant(b, type, val_number(v));
   return ir_constant_int(b, type,
                          v.kind == VAL_BOOL ? v.bool_value : v.int_value);
 }
@@ -190,12 +186,15 @@ static bool is_run_number(Val v) {
   return v.kind == VAL_TENSOR && v.tensor->number;
 }
 
+/* bf16 is only stored. */
+static pp_dtype computed_dtype(Type t) { return type_dtype(t) == PP_BF16 ? PP_F32 : type_dtype(t); }
+
 static bool common_dtype(Eval *e, Loc loc, int n, const Val *v, Common *c) {
   const Tensor *first = NULL;
   for (int i = 0; i < n; i++) {
     if (!is_tensor(v[i])) continue;
     const Tensor *t = v[i].tensor;
-    if (first && type_dtype(first->type) != type_dtype(t->type)) {
+    if (first && computed_dtype(first->type) != computed_dtype(t->type)) {
       eval_error(e, loc, "%s meets %s: there are no implicit casts",
                  tensor_shape_text(e, first->type),
                  tensor_shape_text(e, t->type));
@@ -206,7 +205,7 @@ static bool common_dtype(Eval *e, Loc loc, int n, const Val *v, Common *c) {
     if (!first) first = t;
   }
   c->number = !first;
-  c->dtype = first ? type_dtype(first->type) : PP_F64;
+  c->dtype = first ? computed_dtype(first->type) : PP_F64;
   for (int i = 0; i < n; i++) {
     if (val_is_number(v[i]) && !number_fits(e, loc, v[i], c->dtype))
       return false;
@@ -271,7 +270,8 @@ static Value materialise(Eval *e, Builder *b, Loc loc, Val v, pp_dtype dtype,
   if (value_is_null(x)) return x;
   b = trace_builder(e, loc);
   if (!b) return (Value){0};
-  if (v.tensor->number) x = ir_cast(b, x, dtype);
+  x = v.tensor->number ? ir_cast(b, x, dtype) : tensor_widen(b, x);
+  if (value_is_null(x)) return x;
   e->ops += 2;
   return value_is_null(x) ? x : ir_broadcast(b, x, type);
 }
@@ -300,7 +300,8 @@ Value tensor_as(Eval *e, Loc loc, Val v, Type type, const char *what) {
   if (v.kind == VAL_POISON) return (Value){0};
   if (val_is_number(v)) return tensor_constant(e, loc, v, type);
   bool scalar = is_run_number(v) && type_is_real(type);
-  if (v.kind != VAL_TENSOR || (!scalar && !type_equal(v.tensor->type, type))) {
+  if (v.kind != VAL_TENSOR || (!scalar && !type_equal(v.tensor->type, type) &&
+                               !type_equal(type_adjoint(e->ir, v.tensor->type), type))) {
     eval_error(e, loc, "%s must be %s, but this is %s", what,
                tensor_shape_text(e, type),
                v.kind == VAL_TENSOR ? tensor_shape_text(e, v.tensor->type)
@@ -310,7 +311,8 @@ Value tensor_as(Eval *e, Loc loc, Val v, Type type, const char *what) {
   Value x = tensor_use(e, loc, v.tensor);
   Builder *b = value_is_null(x) ? NULL : trace_builder(e, loc);
   if (!b) return (Value){0};
-  return scalar ? ir_broadcast(b, ir_cast(b, x, type_dtype(type)), type) : x;
+  x = ir_cast(b, x, type_dtype(type));
+  return scalar ? ir_broadcast(b, x, type) : x;
 }
 
 /* --- elementwise --- */
@@ -359,8 +361,9 @@ Val tensor_unary(Eval *e, Loc loc, OpId op, Val x) {
   if (!check_operand(e, loc, op, type_dtype(x.tensor->type))) return POISON;
   Value v = tensor_use(e, loc, x.tensor);
   Builder *b = value_is_null(v) ? NULL : trace_builder(e, loc);
-  return b ? tensor_wrap(e, loc, ir_map(b, op, 1, &v), x.tensor->number)
-           : POISON;
+  if (!b) return POISON;
+  v = tensor_widen(b, v);
+  return tensor_wrap(e, loc, ir_map(b, op, 1, &v), x.tensor->number);
 }
 
 Val tensor_map2(Eval *e, Loc loc, OpId op, Val a, Val b) {
@@ -497,6 +500,32 @@ Val tensor_select(Eval *e, Loc loc, Val c, Val a, Val b) {
 
 /* --- products --- */
 
+Value tensor_widen(Builder *b, Value x) {
+  return type_dtype(value_type(x)) == PP_BF16 ? ir_cast(b, x, PP_F32) : x;
+}
+
+/* Below a permutation, which then still stands right before the product and
+ * becomes a part of it. */
+Value tensor_narrow(Eval *e, Builder *b, Value x) {
+  bool trains = e->trace && (e->trace->kind == TRACE_LOSS ||
+                             e->trace->kind == TRACE_GENERATE ||
+                             e->trace->kind == TRACE_DERIVATIVE);
+  if (!e->narrows || !trains || type_dtype(value_type(x)) != PP_F32) return x;
+  Op op = value_owner(x);
+  if (op_is_null(op) || op_id(op) != OP_PERMUTE)
+    return ir_cast(b, x, PP_BF16);
+  int64_t n;
+  Value inner = ir_cast(b, op_operand(op, 0), PP_BF16);
+  return ir_permute(b, inner, op_ints(e->arena, op, "axes", &n));
+}
+
+/* One dtype: bf16 beside f32 is widened. */
+static void match_operands(Builder *b, Value *x, Value *y) {
+  if (type_dtype(value_type(*x)) == type_dtype(value_type(*y))) return;
+  *x = tensor_widen(b, *x);
+  *y = tensor_widen(b, *y);
+}
+
 typedef struct {
   Value v;
   int rank;
@@ -517,7 +546,7 @@ static bool check_matmul(Eval *e, Loc loc, Val a, Val b) {
   }
   Type x = a.tensor->type, y = b.tensor->type;
   const char *xs = tensor_shape_text(e, x), *ys = tensor_shape_text(e, y);
-  if (!type_is_real(x) || type_dtype(x) != type_dtype(y)) {
+  if (!type_is_real(x) || computed_dtype(x) != computed_dtype(y)) {
     eval_error(e, loc,
                "'@' works on two float tensors of one dtype, not on %s and %s",
                xs, ys);
@@ -599,6 +628,9 @@ Val tensor_matmul(Eval *e, Loc loc, Val a, Val b) {
   Builder *builder =
       value_is_null(u) || value_is_null(w) ? NULL : trace_builder(e, loc);
   if (!builder) return POISON;
+  u = tensor_narrow(e, builder, u);
+  w = tensor_narrow(e, builder, w);
+  match_operands(builder, &u, &w);
   bool row = type_rank(a.tensor->type) == 1,
        column = type_rank(b.tensor->type) == 1;
   if (row)

@@ -137,6 +137,25 @@ static void run_dtype(Eval *e, const AstTrain *train) {
   }
 }
 
+/* f32 operands of products are rounded to bf16, or not. */
+static void run_precision(Eval *e, const AstTrain *train) {
+  const AstExpr *expr = entry_value(train, "precision");
+  const char *option = e->options->precision;
+  e->narrows = option && strcmp(option, "bf16") == 0;
+  if (expr && !option) {
+    Val v = train_value(e, expr);
+    e->narrows = v.kind == VAL_DTYPE && v.dtype == PP_BF16;
+    if (!e->narrows && !(v.kind == VAL_DTYPE && v.dtype == PP_F32) &&
+        v.kind != VAL_POISON)
+      eval_error(e, ast_expr_start(expr), "'precision' is f32 or bf16, not %s",
+                 val_describe(e, v));
+  }
+  if (e->narrows && e->real != PP_F32)
+    eval_error(e, expr ? ast_expr_start(expr) : (Loc){0},
+               "'precision bf16' is for models of f32, this one is %s",
+               dtype_name(e->real));
+}
+
 static int64_t run_seed(Eval *e, const AstTrain *train) {
   const AstExpr *expr = entry_value(train, "seed");
   int64_t seed = 0;
@@ -636,6 +655,7 @@ static void set_attributes(Program *p, int64_t seed, const char *nonfinite) {
   bool generate = e->options->generate;
   op_set_string(e->ir, top, "pp.file", e->program->main->path);
   op_set_string(e->ir, top, "pp.dtype", dtype_name(e->real));
+  if (e->narrows) op_set_string(e->ir, top, "pp.precision", dtype_name(PP_BF16));
   op_set_int(e->ir, top, "pp.seed", seed);
   op_set_int(e->ir, top, "pp.steps",
              generate ? 1 : e->settings[SETTING_STEPS].value);
@@ -684,6 +704,7 @@ bool train_run(Program *p) {
   scope->open = scope->captured = e->train_scope->open =
       e->train_scope->captured = true;
   run_dtype(e, train);
+  if (next_entry(e)) run_precision(e, train);
   bool settings = next_entry(e) && run_settings(e, train);
   if (!next_entry(e)) return false;
   int64_t seed = run_seed(e, train);

@@ -688,6 +688,7 @@ static const struct {
     {"optimizer", ONE_VALUE, true},  {"clip", ONE_VALUE, false},
     {"steps", ONE_VALUE, true},      {"seed", ONE_VALUE, false},
     {"dtype", ONE_VALUE, false},     {"nonfinite", ONE_VALUE, false},
+    {"precision", ONE_VALUE, false},
 };
 enum { N_TRAIN_KEYS = sizeof train_keys / sizeof *train_keys };
 

@@ -114,6 +114,12 @@ static inline long long pp_attention_workspace_bytes(long long t, long long t_kv
   return (rows * t_kv * dtype_bytes * (gradient ? 2 : 1) + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT;
 }
 
+/* The same for bf16: what belongs to one key head is widened to f32 there, `group` query heads of width d. */
+static inline long long pp_attention_bf16_workspace_bytes(long long group, long long t, long long t_kv, long long d, int gradient) {
+  long long rows = pp_attention_workspace_bytes(t, t_kv, 4, gradient), tensors = gradient ? 4 : 2;
+  return rows + 4 * tensors * d * (group * t + t_kv) + 8 * PP_ALIGNMENT;
+}
+
 static inline int pp_cpu_level_of_hardware(void) {
 #if defined __x86_64__ && (defined __clang__ || __GNUC__ >= 12)
   __builtin_cpu_init();

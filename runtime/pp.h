@@ -197,6 +197,8 @@ void pp_random_uniform(const pp_call *call, uint64_t key, float *dst, int64_t n)
  * ta: A is stored [k, m]; tb: B is stored [n, k]. accumulate: add to what C holds. */
 void pp_matmul_f32(int ta, int tb, int64_t batch, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c, int accumulate);
 void pp_matmul_f64(int ta, int tb, int64_t batch, int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c, int accumulate);
+/* bf16 operands, f32 result: widened block by block, so that k is summed in pieces of 256. */
+void pp_matmul_bf16(int ta, int tb, int64_t batch, int64_t m, int64_t n, int64_t k, const uint16_t *a, const uint16_t *b, float *c, int accumulate);
 /* Threads of each product: the rank's --threads. Called once at start, before the first product. */
 void pp_matmul_set_threads(int threads);
 
@@ -206,6 +208,7 @@ void pp_accumulate_f64(int64_t n, const double *x, double *acc, int accumulate);
 /* Rows of `row` elements: out[i] = table[index[i]], for i in [0, n). Indices were checked. */
 void pp_gather_f32(int64_t n, int64_t row, const float *table, const int32_t *index, float *out);
 void pp_gather_f64(int64_t n, int64_t row, const double *table, const int32_t *index, double *out);
+void pp_gather_bf16(int64_t n, int64_t row, const uint16_t *table, const int32_t *index, uint16_t *out);
 void pp_gather_i32(int64_t n, int64_t row, const int32_t *table, const int32_t *index, int32_t *out);
 /* out[index[i]] += dy[i], in the order of i; out has `rows` rows and is zeroed first unless accumulate. */
 void pp_scatter_add_f32(int64_t n, int64_t row, int64_t rows, const float *dy, const int32_t *index, float *out, int accumulate);
@@ -221,6 +224,9 @@ typedef struct {
 /* kernels/attention.c has one of each for each x86-64 level; the emitted table of kernels holds those that fit. */
 typedef void pp_attention_f32_fn(const pp_attention_shape *s, const float *q, const float *k, const float *v, float *out, float *lse, void *workspace);
 typedef void pp_attention_grad_f32_fn(const pp_attention_shape *s, const float *q, const float *k, const float *v, const float *out, const float *lse, const float *dout, float *dq, float *dk, float *dv, void *workspace);
+/* workspace: pp_attention_bf16_workspace_bytes() */
+typedef void pp_attention_bf16_fn(const pp_attention_shape *s, const uint16_t *q, const uint16_t *k, const uint16_t *v, uint16_t *out, float *lse, void *workspace);
+typedef void pp_attention_grad_bf16_fn(const pp_attention_shape *s, const uint16_t *q, const uint16_t *k, const uint16_t *v, const uint16_t *out, const float *lse, const uint16_t *dout, uint16_t *dq, uint16_t *dk, uint16_t *dv, void *workspace);
 typedef void pp_attention_f64_fn(const pp_attention_shape *s, const double *q, const double *k, const double *v, double *out, double *lse, void *workspace);
 typedef void pp_attention_grad_f64_fn(const pp_attention_shape *s, const double *q, const double *k, const double *v, const double *out, const double *lse, const double *dout, double *dq, double *dk, double *dv, void *workspace);
 

@@ -122,7 +122,9 @@ typedef struct {
 static const LeveledRoutine leveled_routines[] = {{"attention_f32", PLAN_OP_ATTENTION, PP_F32},
                                                   {"attention_grad_f32", PLAN_OP_ATTENTION_GRAD, PP_F32},
                                                   {"attention_f64", PLAN_OP_ATTENTION, PP_F64},
-                                                  {"attention_grad_f64", PLAN_OP_ATTENTION_GRAD, PP_F64}};
+                                                  {"attention_grad_f64", PLAN_OP_ATTENTION_GRAD, PP_F64},
+                                                  {"attention_bf16", PLAN_OP_ATTENTION, PP_BF16},
+                                                  {"attention_grad_bf16", PLAN_OP_ATTENTION_GRAD, PP_BF16}};
 enum { N_LEVELED_ROUTINES = sizeof leveled_routines / sizeof *leveled_routines };
 
 static bool is_used(const Plan *plan, const LeveledRoutine *routine) {

@@ -12,6 +12,7 @@ static const char *suffix(const EmitTask *b, int buffer) {
   case PP_F32: return "f32";
   case PP_F64: return "f64";
   case PP_I32: return "i32";
+  case PP_BF16: return "bf16";
   default: bug("%s: no routine for '%s'", b->task->name, b->task->buffers[buffer].name);
   }
 }
@@ -26,7 +27,7 @@ static void start_routine(EmitCall *call, EmitTask *b, const char *stem, int buf
 static void emit_matmul(EmitTask *b, const PlanStatement *s) {
   EmitProduct p = emit_product_shape(b->task, s);
   EmitCall call;
-  start_routine(&call, b, "pp_matmul", s->out[0]);
+  start_routine(&call, b, "pp_matmul", s->in[0]);
   emit_call_arg(&call, "%d", s->attrs.ta);
   emit_call_arg(&call, "%d", s->attrs.tb);
   emit_call_arg(&call, "%lld", (long long)p.batch);

@@ -24,7 +24,7 @@ static const PlanType *in_type(const PlanTask *task, const PlanStatement *s, int
 static const PlanType *out_type(const PlanTask *task, const PlanStatement *s, int i) { return type_of(task, s->out[i]); }
 
 static const char *dtype_word(pp_dtype dtype) {
-  static const char *const names[] = {"f32", "f64", "i32", "bool"};
+  static const char *const names[] = {"f32", "f64", "i32", "bool", "bf16"};
   _Static_assert(sizeof names / sizeof *names == PP_DTYPE_COUNT, "one name per dtype");
   return names[dtype];
 }

@@ -29,6 +29,7 @@ typedef enum {
   KIND_DEFINE,
   KIND_DATA,
   KIND_DTYPE,
+  KIND_PRECISION,
   KIND_COLOR,
   KIND_FORMAT,
   KIND_TARGET,
@@ -77,6 +78,7 @@ static const Row table[] = {
     {"--seed", "N", 0, MODEL, KIND_SEED, PASSED_ON | MODEL_ONLY, NO_FIELD, "seed of initial values, data order and random numbers"},
     {"--data", "NAME=PATH", 0, MODEL, KIND_DATA, MODEL_ONLY, NO_FIELD, "a data source reads this file"},
     {"--dtype", "f32|f64", 0, MODEL, KIND_DTYPE, MODEL_ONLY, AT(compile.dtype), "type of real tensors"},
+    {"--precision", "f32|bf16", 0, MODEL, KIND_PRECISION, MODEL_ONLY, AT(compile.precision), "type of the operands of products and attention"},
     {"--threads", "N", 0, MODEL, KIND_THREADS, MODEL_ONLY | CPU_ONLY, AT(compile.threads), "threads of each rank's matrix products (1)"},
     {"--memory", "BYTES", 0, CHECK | COMPILE | RUN, KIND_BYTES, MODEL_ONLY, AT(compile.memory), "an error when a rank needs more (2GiB, 512MB, 4096)"},
     {"--no-fuse", NULL, 0, MODEL, KIND_FLAG, MODEL_ONLY, AT(compile.no_fuse), "one kernel for each operation; the results have the same bits"},
@@ -347,6 +349,13 @@ static int set_dtype(Parser *p, const char *value) {
   return STATUS_FINE;
 }
 
+static int set_precision(Parser *p, const char *value) {
+  if (strcmp(value, "f32") != 0 && strcmp(value, "bf16") != 0)
+    return complain(p, "--precision=%s: expected f32 or bf16", value);
+  p->options->compile.precision = value;
+  return STATUS_FINE;
+}
+
 static int set_color(Parser *p, const char *value) {
   if (strcmp(value, "auto") == 0) p->options->color = COLOR_AUTO;
   else if (strcmp(value, "always") == 0) p->options->color = COLOR_ALWAYS;
@@ -438,6 +447,7 @@ static int set_value(Parser *p, const Row *row, const char *value) {
   case KIND_DEFINE: return set_define(p, value);
   case KIND_DATA: return set_data(p, value);
   case KIND_DTYPE: return set_dtype(p, value);
+  case KIND_PRECISION: return set_precision(p, value);
   case KIND_COLOR: return set_color(p, value);
   case KIND_FORMAT: return set_format(p, value);
   case KIND_TARGET: return set_target(p, value);

@@ -154,7 +154,7 @@ Op ir_build(Builder *b, OpId id, int n_in, const Value *in, int n_out, const Typ
 static Value first_result(Op op) { return op_is_null(op) ? (Value){NULL} : op_result(op, 0); }
 
 Value ir_constant(Builder *b, Type t, double value) {
-  if (type_dtype(t) == PP_F32) value = (float)value;
+  value = dtype_round(type_dtype(t), value);
   Attr a = {.name = "value", .kind = ATTR_KIND_FLOAT, .f = value};
   return first_result(ir_build(b, OP_CONSTANT, 0, NULL, 1, &t, 1, &a));
 }

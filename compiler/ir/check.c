@@ -26,15 +26,22 @@ static bool string_among(OpArgs *a, const char *name, const char *const *words) 
 
 /* --- element types ------------------------------------------------------------------------------- */
 
+/* Nothing is computed in bf16. */
+static bool computes(OpArgs *a, Type t) { return type_dtype(t) != PP_BF16 || has_type(a, t, "is only stored: it has no arithmetic"); }
+
 bool verify_number(OpArgs *a, const Type *given) {
   (void)given;
-  return type_dtype(in_type(a, 0)) != PP_BOOL || has_type(a, in_type(a, 0), "is no tensor of numbers");
+  Type t = in_type(a, 0);
+  return type_dtype(t) != PP_BOOL ? computes(a, t) : has_type(a, t, "is no tensor of numbers");
 }
 
-bool verify_real(OpArgs *a, const Type *given) {
+/* Operands of library products may be bf16. */
+bool verify_product(OpArgs *a, const Type *given) {
   (void)given;
   return type_is_real(in_type(a, 0)) || has_type(a, in_type(a, 0), "is no float tensor");
 }
+
+bool verify_real(OpArgs *a, const Type *given) { return verify_product(a, given) && computes(a, in_type(a, 0)); }
 
 bool verify_boolean(OpArgs *a, const Type *given) {
   (void)given;
@@ -110,7 +117,7 @@ bool verify_matmul_accumulate(OpArgs *a, const Type *given) {
   (void)given;
   OpArgs product = *a;
   product.n_out = 0;
-  bool ok = infer_matmul(&product) && verify_real(&product, NULL);
+  bool ok = infer_matmul(&product) && verify_product(&product, NULL);
   if (!ok) memcpy(a->why, product.why, sizeof a->why);
   return ok;
 }
@@ -132,7 +139,7 @@ bool verify_scatter_accumulate(OpArgs *a, const Type *given) {
 }
 
 bool verify_attention(OpArgs *a, const Type *given) {
-  if (!verify_real(a, given)) return false;
+  if (!verify_product(a, given)) return false;
   Type q = in_type(a, 0), k = in_type(a, 1);
   return !args_unit(a, "causal") || type_dim(q, 2) <= type_dim(k, 2) ||
          args_fail(a, "causal, with more queries (%lld) than keys (%lld)", (long long)type_dim(q, 2),

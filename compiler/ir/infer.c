@@ -191,6 +191,7 @@ static const char *const product_formats[2][2] = {
     {"inner dimensions differ: %s @ %s", "inner dimensions differ: %s @ %s transposed"},
     {"inner dimensions differ: %s transposed @ %s", "inner dimensions differ: %s transposed @ %s transposed"}};
 
+/* bf16 operands are multiplied into an f32 result. */
 bool infer_matmul(OpArgs *a) {
   Type x = in_type(a, 0), y = in_type(a, 1);
   int rank = type_rank(x);
@@ -206,7 +207,7 @@ bool infer_matmul(OpArgs *a) {
   dims_of(x, dims);
   dims[rank - 2] = type_dim(x, ta ? rank - 1 : rank - 2);
   dims[rank - 1] = type_dim(y, tb ? rank - 2 : rank - 1);
-  return result(a, type_tensor(a->ir, type_dtype(x), rank, dims));
+  return result(a, type_adjoint(a->ir, type_tensor(a->ir, type_dtype(x), rank, dims)));
 }
 
 /* table [n, rest…], index [axes…] → [axes…, rest…] */
@@ -249,7 +250,8 @@ bool infer_attention(OpArgs *a) {
     return args_fail(a, "%lld heads can't share %lld key heads evenly", (long long)type_dim(q, 1),
                      (long long)type_dim(k, 1));
   result(a, q);
-  return result(a, type_tensor(a->ir, type_dtype(q), 3, (int64_t[]){type_dim(q, 0), type_dim(q, 1), type_dim(q, 2)}));
+  int64_t rows[3] = {type_dim(q, 0), type_dim(q, 1), type_dim(q, 2)};
+  return result(a, type_adjoint(a->ir, type_tensor(a->ir, type_dtype(q), 3, rows)));
 }
 
 /* q k v out lse dout → dq dk dv */

@@ -147,6 +147,7 @@ VERIFY(iota);
 VERIFY(random);
 VERIFY(number);
 VERIFY(real);
+VERIFY(product);
 VERIFY(boolean);
 VERIFY(compare);
 VERIFY(select);

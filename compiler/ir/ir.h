@@ -56,6 +56,7 @@ bool op_is_return(Op op);
 Type type_tensor(Ir *ir, pp_dtype dtype, int rank, const int64_t *dims);
 Type type_scalar(Ir *ir, pp_dtype dtype);
 Type type_with_dtype(Ir *ir, Type t, pp_dtype dtype);
+Type type_adjoint(Ir *ir, Type t); /* of the adjoint of a value of type t */
 pp_dtype type_dtype(Type t);
 int type_rank(Type t);
 int64_t type_dim(Type t, int axis);
@@ -65,6 +66,7 @@ bool type_equal(Type a, Type b);
 bool type_is_real(Type t);      /* f32 or f64: can have an adjoint */
 const char *type_text(Arena *arena, Type t); /* "f32[4, 128]" */
 int64_t dtype_bytes(pp_dtype d);
+double dtype_round(pp_dtype d, double x); /* x as a value of a real dtype holds it */
 const char *dtype_name(pp_dtype d);
 
 /* --- values and ops -------------------------------------------------------------------------------- */

@@ -1,10 +1,11 @@
-/* Element types and tensor types. One row of dtype_table for each pp_dtype: a new element type (bf16)
+/* Element types and tensor types. One row of dtype_table for each pp_dtype: a new element type
  * is a row here and a value of the enum. The encoding of a tensor type is empty for now; a sharding
  * will stand there. */
 #include <stdio.h>
 #include <string.h>
 
 #include "compiler/ir/internal.h"
+#include "runtime/kernels/bf16.h"
 
 static MlirType make_i32(MlirContext ctx) { return mlirIntegerTypeGet(ctx, 32); }
 static MlirType make_bool(MlirContext ctx) { return mlirIntegerTypeGet(ctx, 1); }
@@ -19,6 +20,7 @@ const DtypeDef dtype_table[PP_DTYPE_COUNT] = {
     [PP_F64] = {"f64", 8, true, mlirF64TypeGet, mlirTypeIsAF64},
     [PP_I32] = {"i32", 4, false, make_i32, is_i32},
     [PP_BOOL] = {"bool", 1, false, make_bool, is_bool},
+    [PP_BF16] = {"bf16", 2, true, mlirBF16TypeGet, mlirTypeIsABF16},
 };
 
 int64_t dtype_bytes(pp_dtype d) { return dtype_table[d].size_bytes; }
@@ -79,6 +81,15 @@ bool type_is_sized(Type t) {
 }
 bool type_equal(Type a, Type b) { return a.ptr == b.ptr; } /* types are uniqued */
 bool type_is_real(Type t) { return dtype_table[type_dtype(t)].is_real; }
+
+/* Adjoints are summed, so those of bf16 values are f32. */
+Type type_adjoint(Ir *ir, Type t) { return type_dtype(t) == PP_BF16 ? type_with_dtype(ir, t, PP_F32) : t; }
+
+double dtype_round(pp_dtype d, double x) {
+  if (d != PP_F32 && d != PP_BF16) return x;
+  float f = (float)x;
+  return d == PP_F32 ? f : pp_f32_from_bf16(pp_bf16_from_f32(f));
+}
 
 const char *type_put(char *buffer, size_t size, Type t) {
   if (!type_is_tensor(t)) {

@@ -22,6 +22,7 @@
 #ifndef PP_INLINE
 #define PP_INLINE static inline /* device code (cuda/math.cuh) says otherwise */
 #endif
+#include "runtime/kernels/bf16.h"
 
 /* --- bits ---------------------------------------------------------------------------------------- */
 
@@ -35,18 +36,6 @@ PP_INLINE float pp_from_bits_f32(uint32_t u) {
   float x;
   memcpy(&x, &u, sizeof x);
   return x;
-}
-
-/* bf16 is stored as 16 bits, the upper half of an f32. */
-typedef uint16_t pp_bf16;
-
-PP_INLINE float pp_f32_from_bf16(pp_bf16 x) { return pp_from_bits_f32((uint32_t)x << 16); }
-
-/* To nearest, ties to even; a NaN stays one. */
-PP_INLINE pp_bf16 pp_bf16_from_f32(float x) {
-  uint32_t u = pp_bits_f32(x);
-  uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-  return (pp_bf16)(x != x ? u >> 16 | 0x40u : rounded);
 }
 
 PP_INLINE uint64_t pp_bits_f64(double x) {

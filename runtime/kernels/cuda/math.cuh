@@ -1,6 +1,5 @@
 // runtime/kernels/math.h as device code: one text for all targets, so the same bits (nvcc -fmad=false; its
-// divisions and square roots are rounded as IEEE 754 says). Also bf16, which is stored as 16 bits and computed
-// with as f32, conversions, and aligned pieces of a row.
+// divisions and square roots are rounded as IEEE 754 says). Also conversions and aligned pieces of a row.
 #ifndef PP_CUDA_MATH_CUH
 #define PP_CUDA_MATH_CUH
 
@@ -12,17 +11,6 @@
 #define PP_UNROLL(text)
 #endif
 #include "runtime/kernels/math.h"
-
-typedef uint16_t pp_bf16;
-
-PP_DEVICE float pp_f32_from_bf16(pp_bf16 x) { return pp_from_bits_f32((uint32_t)x << 16); }
-
-// To the nearest, ties to even; NaN stays NaN.
-PP_DEVICE pp_bf16 pp_bf16_from_f32(float x) {
-  uint32_t u = pp_bits_f32(x);
-  uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
-  return (pp_bf16)(x != x ? u >> 16 | 0x40u : rounded);
-}
 
 // One value of storage type `From` as another; integers are not narrowed here.
 template <typename To, typename From> struct pp_conversion {
