@@ -245,7 +245,7 @@ static void test_tensor_operations(void) {
   tensors_fail("let y = iota(0);", "would have size 0");
   tensors_fail("let y = random([1000000, 1000000, 1000000]);",
                "this tensor is too large");
-  tensors_fail("let y = cast(x, bf16);", "bf16 is not supported");
+  tensors_fail("let y = cast(x, f16);", "f16 is not supported");
 }
 
 /* One error for a line that runs often, several for several lines. */

@@ -100,6 +100,7 @@ static void try_refusals(void) {
       "check m.pp --seed=18446744073709551616",
       "check m.pp --threads=0",
       "check m.pp --dtype=bf16",
+      "check m.pp --precision=f64",
       "check m.pp --color=blue",
       "check m.pp --target=gpu",
       "check --schedule=gpipe --ranks=2 --microbatches=2 --target=cuda",

@@ -6,11 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/kernels/bf16.h"
 #include "runtime/kernels/level.h"
 #include "runtime/pp.h"
 
 pp_attention_f32_fn PP_LEVELED(pp_attention_f32);
 pp_attention_grad_f32_fn PP_LEVELED(pp_attention_grad_f32);
+pp_attention_bf16_fn PP_LEVELED(pp_attention_bf16);
+pp_attention_grad_bf16_fn PP_LEVELED(pp_attention_grad_bf16);
 pp_attention_f64_fn PP_LEVELED(pp_attention_f64);
 pp_attention_grad_f64_fn PP_LEVELED(pp_attention_grad_f64);
 
@@ -195,6 +198,90 @@ static void test_matmul(int ta, int tb, int accumulate, int64_t batch, int64_t m
   free(a); free(b); free(c); free(r); free(fa); free(fb); free(fc);
 }
 
+/* --- bf16 ------------------------------------------------------------------------------------------ */
+
+static uint16_t *rounded(double *x, int64_t n) {
+  uint16_t *y = malloc((size_t)n * sizeof *y);
+  for (int64_t i = 0; i < n; i++) y[i] = pp_bf16_from_f32((float)x[i]), x[i] = (double)pp_f32_from_bf16(y[i]);
+  return y;
+}
+static double distance_bf16(const double *a, const uint16_t *b, int64_t n) {
+  double *w = malloc((size_t)n * sizeof *w);
+  for (int64_t i = 0; i < n; i++) w[i] = (double)pp_f32_from_bf16(b[i]);
+  double d = distance(a, w, n);
+  free(w);
+  return d;
+}
+
+/* Ties to even, infinities, NaN. */
+static void test_rounding(void) {
+  static const struct {
+    uint32_t from;
+    uint16_t to;
+  } cases[] = {{0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x7f7fffff, 0x7f80},
+               {0xff800000, 0xff80}, {0x80000000, 0x8000}, {0x00008001, 0x0001}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    float x;
+    memcpy(&x, &cases[i].from, sizeof x);
+    check(pp_bf16_from_f32(x) == cases[i].to, "bf16 rounding: case %d gives %x", (int)i, pp_bf16_from_f32(x));
+  }
+  check(isnan(pp_f32_from_bf16(pp_bf16_from_f32(NAN))), "bf16 NaN%d%d", 0, 0);
+}
+
+/* Against attention in f64 on the same rounded inputs; the workspace's end is guarded. */
+static void test_attention_bf16(pp_attention_shape s) {
+  int64_t nq = s.batch * s.heads * s.t * s.d, nk = s.batch * s.kv_heads * s.t_kv * s.d, nl = nq / s.d;
+  double *x[4], *y[6];
+  uint16_t *h[4], *g[5];
+  for (int i = 0; i < 4; i++) {
+    int64_t n = i == 1 || i == 2 ? nk : nq;
+    x[i] = fill(n), h[i] = rounded(x[i], n);
+  }
+  for (int i = 0; i < 6; i++) y[i] = calloc((size_t)(nq + nk), sizeof **y);
+  plain(&s, x[0], x[1], x[2], x[3], y[0], y[1], y[2], y[3], y[4]);
+  for (int i = 0; i < 5; i++) g[i] = malloc((size_t)(nq + nk) * sizeof **g);
+  float *lse = malloc((size_t)nl * sizeof *lse);
+  for (int gradient = 0; gradient < 2; gradient++) {
+    size_t bytes = (size_t)pp_attention_bf16_workspace_bytes(s.heads / s.kv_heads, s.t, s.t_kv, s.d, gradient);
+    unsigned char *workspace = aligned_alloc(PP_ALIGNMENT, (bytes + 2 * PP_ALIGNMENT) / PP_ALIGNMENT * PP_ALIGNMENT);
+    memset(workspace + bytes, 0x5a, PP_ALIGNMENT);
+    if (gradient) PP_LEVELED(pp_attention_grad_bf16)(&s, h[0], h[1], h[2], g[0], lse, h[3], g[1], g[2], g[3], workspace);
+    else PP_LEVELED(pp_attention_bf16)(&s, h[0], h[1], h[2], g[0], lse, workspace);
+    for (int i = 0; i < PP_ALIGNMENT; i++) check(workspace[bytes + (size_t)i] == 0x5a, "bf16: written behind the workspace at %d (%d)", i, gradient);
+    free(workspace);
+  }
+  check(distance_bf16(y[0], g[0], nq) < 4e-3 && distance_f32(y[1], lse, nl) < 1e-5, "bf16 attention, t %d, d %d", (int)s.t, (int)s.d);
+  check(distance_bf16(y[2], g[1], nq) < 8e-3 && distance_bf16(y[3], g[2], nk) < 8e-3 && distance_bf16(y[4], g[3], nk) < 8e-3,
+        "gradient of bf16 attention, t %d, d %d", (int)s.t, (int)s.d);
+  for (int i = 0; i < 4; i++) free(x[i]), free(h[i]);
+  for (int i = 0; i < 6; i++) free(y[i]);
+  for (int i = 0; i < 5; i++) free(g[i]);
+  free(lse);
+}
+
+/* Products of bf16 numbers are exact in f64: against a triple loop, added to what is there. */
+static void test_matmul_bf16(int ta, int tb, int64_t m, int64_t n, int64_t k) {
+  double *a = fill(2 * m * k), *b = fill(2 * k * n), *expected = calloc((size_t)(2 * m * n), sizeof *expected);
+  uint16_t *x = rounded(a, 2 * m * k), *y = rounded(b, 2 * k * n);
+  float *c = calloc((size_t)(2 * m * n), sizeof *c);
+  for (int64_t p = 0; p < 2; p++)
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t j = 0; j < n; j++)
+        for (int64_t l = 0; l < k; l++)
+          expected[(p * m + i) * n + j] += 2 * a[p * m * k + (ta ? l * m + i : i * k + l)] * b[p * k * n + (tb ? j * k + l : l * n + j)];
+  pp_matmul_bf16(ta, tb, 2, m, n, k, x, y, c, 0);
+  pp_matmul_bf16(ta, tb, 2, m, n, k, x, y, c, 1);
+  check(distance_f32(expected, c, 2 * m * n) < 1e-6, "bf16 product of %d, %d transposed", ta, tb);
+  free(a), free(b), free(expected), free(x), free(y), free(c);
+}
+
+static void test_bf16(void) {
+  test_rounding();
+  test_attention_bf16((pp_attention_shape){2, 4, 2, 70, 70, 8, 1, 0.35});
+  test_attention_bf16((pp_attention_shape){1, 3, 1, 5, 9, 16, 0, 0.25});
+  for (int i = 0; i < 4; i++) test_matmul_bf16(i & 1, i >> 1, 270, 33, 515);
+}
+
 int main(void) {
   pp_matmul_set_threads(1);
   for (int i = 0; i < 8; i++) {
@@ -212,5 +299,8 @@ int main(void) {
     test_shape(shapes[i], i);
     if (n_failed == before) printf("ok attention shape %d\n", i);
   }
+  int before = n_failed;
+  test_bf16();
+  if (n_failed == before) printf("ok bf16\n");
   return n_failed != 0;
 }
