@@ -2,7 +2,8 @@
 # check.sh PART BUILD: programs of this folder under the checking libraries; prints what is wrong, and fails if anything is.
 #   clean SEEDS    the program of two ranks: no report, and the same bits for every seed
 #   faults SEEDS   each line of `faults`: every seed gives its report
-#   cases SEEDS    semantics.c and one_kernel.cu: every case gives the kind of report that it must
+#   jobs SEEDS     jobs.c: every case, with all its ranks
+#   cases SEEDS    semantics.c, graphs.c, products.c and one_kernel.cu: every case gives the kind of report that it must
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -80,8 +81,10 @@ case_is() { # case_is KIND COMMAND...
 }
 
 cases() {
-  ./semantics >list || wrong semantics - "no list of its cases"
-  while read -r name kind; do case_is "$kind" ./semantics "$name"; done <list
+  for program in semantics graphs products; do
+    ./$program >list || wrong $program - "no list of its cases"
+    while read -r name kind; do case_is "$kind" ./$program "$name"; done <list
+  done
   for name in $(sed -n 's/^CHECK_KERNEL(\([^,)]*\).*/\1/p' one_kernel.host.cpp); do
     case $name in
     good_*) case_is clean ./one_kernel "$name" ;;
@@ -89,6 +92,38 @@ cases() {
     *) case_is "${name//_/ }" ./one_kernel "$name" ;;
     esac
   done
+}
+
+# All ranks of a case of jobs.c. A rank that kills itself is not judged by its status; another's time-out must be shown.
+job() { # job NAME N_RANKS KIND SEED
+  local pids=() status=0 one
+  rm -rf work && mkdir work
+  export PPC_CHECK_SEED=$4 PPC_CHECK_WORLD=$PWD/work/world PPC_RENDEZVOUS=$PWD/work PPC_CHECK_RANKS=$2 PPC_CHECK_HANG=report
+  [ "$3" != clean ] || PPC_CHECK_HANG=wait
+  PPC_CHECK_LIMIT=60
+  [ "$1" != elsewhere ] || PPC_CHECK_LIMIT=1
+  export PPC_CHECK_LIMIT
+  for r in $(seq 0 $(($2 - 1))); do
+    PPC_CHECK_RANK=$r timeout $limit ./jobs "$1" "$r" >/dev/null 2>err.$r & pids+=($!)
+  done
+  for pid in "${pids[@]}"; do
+    [ "$1" = elsewhere ] && [ $status -eq 86 ] && kill "$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null; one=$?
+    [ $status -ne 0 ] || [ $one -eq 137 ] || status=$one
+  done
+  cat err.* >err
+  rm err.*
+  if [ "$3" = clean ]; then
+    { [ $status -eq 0 ] && [ ! -s err ]; } || wrong "job $1" "$4" "exit status $status, want no report"
+  elif [ $status -ne 86 ] || ! grep -q ": $3:" err; then
+    wrong "job $1" "$4" "exit status $status, want '$3'"
+  fi
+}
+
+jobs() {
+  while read -r name n_ranks kind; do
+    for seed in $(seq 0 $((seeds - 1))); do job "$name" "$n_ranks" "$kind" "$seed"; done
+  done < <(PPC_CHECK_RANKS=1 ./jobs)
 }
 
 $part
