@@ -39,7 +39,7 @@ static const char makefile_flags[] =
     "\n"
     "# No contraction: kernels give the bits of those for CPUs. Nothing is spilled.\n"
     "NVCCFLAGS := -std=c++17 -fmad=false -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings\n"
-    "CFLAGS := -std=c11 -O2 -ffp-contract=off\n"
+    "CFLAGS := -std=c11 -O2 -g -ffp-contract=off\n"
     "WARN    =\n"
     "SOURCE := -D_GNU_SOURCE -Wall -Wextra -I. -Iruntime -isystem $(CUDA)/include $(addprefix -isystem ,$(NCCL:%=%/include))\n"
     "FOLDERS := $(wildcard $(CUDA)/lib64 $(CUDA)/lib $(CUDA)/targets/*/lib $(NCCL:%=%/lib64) $(NCCL:%=%/lib))\n"
