@@ -133,10 +133,15 @@ def check(a, folder):
     return len(seeds), worst
 
 
+def has_nvcc():
+    cuda = os.environ.get("CUDA")
+    return os.path.exists(os.path.join(cuda, "bin/nvcc")) if cuda else shutil.which("nvcc") is not None
+
+
 def main():
     a = arguments()
     what = " ".join([os.path.basename(a.model)] + options(a))
-    if not shutil.which("nvcc") and not os.environ.get("CUDA"):
+    if not has_nvcc():
         print("skipped: nvcc is not installed")
         return 0
     folder = a.keep or tempfile.mkdtemp(prefix="ppc-cuda.")
