@@ -22,6 +22,11 @@ static int64_t elements(void) { return ROWS * chain.width; }
 
 /* --- tasks --------------------------------------------------------------------------------------- */
 
+#ifdef CHAIN_CUDA
+#include "chain_tasks.h" /* testdata/cuda_runtime */
+#else
+static void set_cuda(pp_program *p) { (void)p; }
+
 /* at: x, w, y, then (last stage) dy */
 static void forward(const pp_call *c, int stage) {
   const float *x = c->at[0], *w = c->at[1];
@@ -107,6 +112,8 @@ static void update(const pp_call *c) {
   }
 }
 
+#endif
+
 #define STAGE(k)                                                  \
   static void stage_##k##_fwd(const pp_call *c) { forward(c, k); } \
   static void stage_##k##_bwd(const pp_call *c) { backward(c, k); }
@@ -172,7 +179,7 @@ static pp_action *add_action(Build *b, int kind, int stage, int mb) {
 static void add_argument(Build *b, uint64_t offset) { b->offsets[b->p->n_offsets++] = offset; }
 
 static void add_op(Build *b, int op, uint32_t transfer) {
-  b->ops[b->p->n_ops++] = (pp_op){.op = (uint8_t)op, .transfer = transfer};
+  b->ops[b->p->n_ops++] = (pp_op){.op = (uint8_t)op, .transfer = transfer, .waits = 1};
 }
 
 static uint32_t add_transfer(Build *b, uint32_t id, int peer, int is_send, int mb, uint32_t value, uint64_t bytes, uint64_t offset,
@@ -409,6 +416,7 @@ pp_program *chain_create(const chain_options *options, int rank, int n_ranks) {
   p->offsets = b->offsets;
   p->ops = b->ops;
   p->transfers = b->transfers;
+  set_cuda(p);
   return p;
 }
 

@@ -231,17 +231,19 @@ static pp_status live(pp_rank *rank, void *segment) {
   return finish(rank);
 }
 
+/* The watchdog goes late: when the job has failed it ends a process whose device does not come to rest. */
 static void rank_destroy(pp_rank *rank) {
   pp_log_destroy(rank);
   if (rank->slot) atomic_store(&rank->slot->state, PP_STATE_FINISHED);
-  pp_watch_stop(rank);
   pp_data_close(rank);
   pp_tensors_close(rank->init);
   free(rank->kept);
   pp_trace_destroy(rank);
   pp_check_end(rank);
-  rank->transport->disconnect(rank);
+  if (rank->transport->stop) rank->transport->stop(rank);
   pp_memory_destroy(rank);
+  pp_watch_stop(rank);
+  rank->transport->disconnect(rank);
 }
 
 int pp_rank_run(const pp_program *program, const pp_options *options, const pp_transport *transport, const pp_job *launch,

@@ -18,6 +18,7 @@ typedef struct {
   int (*fits)(int n_ranks); /* tried in the order of the device's list when none is named; null: only by name */
   pp_status (*connect)(pp_rank *rank, void *segment); /* finds the peers; the rank's windows are mapped after it */
   pp_status (*start)(pp_rank *rank);                  /* when memory is mapped and the watchdog runs; null: nothing to do */
+  void (*stop)(pp_rank *rank);                        /* before memory goes, of a half-made start too; null: nothing to do */
   void (*disconnect)(pp_rank *rank);                  /* takes a half-made connection */
   void (*abort)(pp_rank *rank);     /* the job fails: nothing may wait for a peer any more; from any thread; may be null */
   pp_status (*look)(pp_rank *rank); /* while the host waits for its device: are transfers well, where is it; may be null */

@@ -37,16 +37,23 @@ static void draw_messages(Message messages[TRANSFERS], int n_ranks, uint32_t see
 
 /* --- tasks ------------------------------------------------------------------------------------------ */
 
-static unsigned char byte_of(uint64_t step, int message, uint64_t i) {
-  return (unsigned char)(step * 31 + (uint64_t)message * 17 + i * 7 + (i >> 8));
-}
-
 static uint64_t size_of(const pp_call *c, int is_send) {
   const pp_program *p = c->rank->program;
   for (uint32_t t = 0; t < p->n_transfers; t++) {
     if (p->transfers[t].id == (uint32_t)c->microbatch && p->transfers[t].is_send == is_send) return p->transfers[t].size_bytes;
   }
   return 0;
+}
+
+#ifdef SUITE_CUDA
+#include "suite_tasks.h" /* testdata/cuda_runtime */
+#else
+enum { POSTS_IN_ORDER = 0 };
+
+static void set_cuda(pp_program *p) { (void)p; }
+
+static unsigned char byte_of(uint64_t step, int message, uint64_t i) {
+  return (unsigned char)(step * 31 + (uint64_t)message * 17 + i * 7 + (i >> 8));
 }
 
 static void fill(const pp_call *c) {
@@ -64,6 +71,7 @@ static void verify(const pp_call *c) {
 }
 
 static void control(const pp_call *c) { *(double *)c->at[0] = 1; }
+#endif
 
 /* --- tables ----------------------------------------------------------------------------------------- */
 
@@ -82,7 +90,7 @@ typedef struct {
 static const pp_task tasks[] = {{"fill", fill, PP_FWD, 0, 1}, {"verify", verify, PP_FWD, 0, 1}, {"control", control, PP_DECIDE, 0, 1}};
 
 static void add_op(Tables *t, int op, uint32_t transfer) {
-  t->ops[t->program.n_ops++] = (pp_op){.op = (uint8_t)op, .transfer = transfer};
+  t->ops[t->program.n_ops++] = (pp_op){.op = (uint8_t)op, .transfer = transfer, .waits = 1};
 }
 
 static pp_action *add_action(Tables *t, int task, int microbatch, uint64_t offset) {
@@ -111,6 +119,7 @@ static void add_messages(Tables *t, const Message *messages, uint32_t seed) {
     uint32_t first = t->program.n_ops;
     uint32_t ahead = i + 1 + next_random(&state) % 4;
     for (; posted < n && (posted <= i || posted < ahead); posted++) {
+      if (POSTS_IN_ORDER && posted > i && (t->transfers[i].is_send || t->transfers[posted].is_send)) break;
       if (!t->transfers[posted].is_send) add_op(t, PP_POST_RECEIVE, posted);
     }
     if (m->from == rank && waiting[m->slot] >= 0) add_op(t, PP_AWAIT_SEND, (uint32_t)waiting[m->slot]);
@@ -162,6 +171,7 @@ static Tables *create(int rank, int n_ranks, uint32_t seed) {
   if (n_ranks > 1) add_messages(t, messages, seed);
   else add_action(t, 2, -1, 0);
   add_parameters(t);
+  set_cuda(p);
   return t;
 }
 

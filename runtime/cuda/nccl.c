@@ -19,7 +19,7 @@ struct pp_nccl {
   uint32_t *action_of;   /* [n_transfers] the action that posts it */
   uint32_t *issued;      /* [n_transfers] of this step, in order; the first `done` of them are complete */
   uint8_t *waits;        /* [n_transfers] compute streams that the post waits for */
-  uint32_t n_issued, done;
+  uint32_t n_issued, done, told; /* told: the watchdog knows that the device is at `done` = told - 1 */
   uint64_t step;
   char **tags;           /* [n_transfers] for NVTX; null when nobody listens */
 };
@@ -219,21 +219,24 @@ static void destroy_events(pp_rank *rank, cudaEvent_t *events) {
   free(events);
 }
 
-static void disconnect(pp_rank *rank) {
+static void stop(pp_rank *rank) {
   struct pp_nccl *nccl = rank->nccl;
-  if (nccl) {
-    if (pp_failing(rank)) end_at_once(rank);
-    else end_in_order(rank);
-    for (int k = 0; k < PP_CUDA_MAX_STREAMS; k++) destroy_events(rank, nccl->posted[k]);
-    destroy_events(rank, nccl->moved);
-    for (uint32_t t = 0; nccl->tags && t < rank->program->n_transfers; t++) free(nccl->tags[t]);
-    free(nccl->tags);
-    free(nccl->action_of);
-    free(nccl->issued);
-    free(nccl->waits);
-    free(nccl);
-    rank->nccl = NULL;
-  }
+  if (!nccl) return;
+  if (pp_failing(rank)) end_at_once(rank);
+  else end_in_order(rank);
+  for (int k = 0; k < PP_CUDA_MAX_STREAMS; k++) destroy_events(rank, nccl->posted[k]);
+  destroy_events(rank, nccl->moved);
+  for (uint32_t t = 0; nccl->tags && t < rank->program->n_transfers; t++) free(nccl->tags[t]);
+  free(nccl->tags);
+  free(nccl->action_of);
+  free(nccl->issued);
+  free(nccl->waits);
+}
+
+/* What the watchdog may look at goes last. */
+static void disconnect(pp_rank *rank) {
+  free(rank->nccl);
+  rank->nccl = NULL;
   pp_shm_disconnect(rank);
 }
 
@@ -251,7 +254,7 @@ static void wait_for_compute(pp_rank *rank, uint32_t transfer, unsigned waits) {
 
 static void note_issued(pp_rank *rank, uint32_t transfer) {
   struct pp_nccl *nccl = rank->nccl;
-  if (nccl->step != rank->step) nccl->n_issued = nccl->done = 0;
+  if (nccl->step != rank->step) nccl->n_issued = nccl->done = nccl->told = 0;
   nccl->step = rank->step;
   if (nccl->n_issued < rank->program->n_transfers) nccl->issued[nccl->n_issued++] = transfer;
 }
@@ -314,7 +317,8 @@ static pp_status tell_place(pp_rank *rank, uint32_t transfer) {
   pp_slot *slot = rank->slot;
   int ready = 0;
   PP_TRY(is_ready(rank, transfer, &ready));
-  pp_note_place(rank, &program->actions[rank->nccl->action_of[transfer]]);
+  if (rank->nccl->told != rank->nccl->done + 1) pp_note_place(rank, &program->actions[rank->nccl->action_of[transfer]]);
+  rank->nccl->told = rank->nccl->done + 1;
   if (ready && !atomic_load_explicit(&slot->waiting, memory_order_relaxed)) {
     snprintf(slot->waiting_text, sizeof slot->waiting_text, "waits until rank %d %s %s, microbatch %d", t->peer,
              t->is_send ? "has taken" : "sends", program->values[t->value], t->microbatch);
@@ -352,6 +356,7 @@ const pp_transport pp_transport_nccl = {
     .fits = fits,
     .connect = pp_shm_connect,
     .start = start,
+    .stop = stop,
     .disconnect = disconnect,
     .abort = end_at_once,
     .look = look,

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""check.py PART SEEDS BUILD: the runtime of CUDA programs under the checking libraries, with programs written by hand.
+
+  chain   the program of runtime/chain.h: the bits and the lines of its CPU twin for every seed, and no report; options,
+          faults and what is said of them
+  suite   the suite of transports (runtime/transport_test.c) on 1 to 4 ranks
+
+Prints what is wrong, and fails if anything is. Skips where no nvcc is installed."""
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+LIBRARIES = os.path.join(ROOT, "build", "check", "lib")
+wrong = 0
+
+
+def check(condition, *what):
+    global wrong
+    if not condition:
+        print("FAIL", *what)
+        wrong += 1
+        if wrong > 9:
+            sys.exit(1)
+
+
+def build(folder):
+    os.makedirs(os.path.join(ROOT, "build"), exist_ok=True)
+    with open(os.path.join(ROOT, "build", "check.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(["make", "-s", "-C", ROOT, "check-libs"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["make", "-s", "-C", HERE, f"BUILD={folder}"], check=True, stdout=subprocess.DEVNULL)
+
+
+class Job:
+    """Ranks of a program as processes; `out` and `err` are those of all, `status` the largest."""
+
+    def __init__(self, folder, program, ranks, arguments, seed=1, leaves_out=(), **variables):
+        self.world = os.path.join(folder, f"world.{os.getpid()}")
+        if os.path.exists(self.world):
+            os.remove(self.world)
+        self.ranks = []
+        for rank in range(ranks):
+            if rank in leaves_out:
+                continue
+            env = dict(os.environ, LD_BIND_NOW="1", PPC_CHECK_SEED=str(seed), PPC_CHECK_RANK=str(rank), PPC_CHECK_RANKS=str(ranks),
+                       PPC_CHECK_WORLD=self.world, PPC_RANK=str(rank), PPC_RANKS=str(ranks), TEST_RANK=str(rank), TEST_RANKS=str(ranks),
+                       PPC_JOB=f"cuda-runtime-{os.getpid()}", LD_LIBRARY_PATH=LIBRARIES,
+                       NVTX_INJECTION64_PATH=os.path.join(LIBRARIES, "libcudart.so.13"))
+            env.update({name: str(value) for name, value in variables.items()})
+            self.ranks.append(subprocess.Popen([os.path.join(folder, program), *arguments], env=env, cwd=folder, text=True,
+                                               stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+
+    def wait(self):
+        outs = [rank.communicate(timeout=100) for rank in self.ranks]
+        self.out, self.err = ("".join(o[i] for o in outs) for i in (0, 1))
+        self.status = max(abs(rank.returncode) for rank in self.ranks)
+        return self
+
+
+def run(*arguments, **more):
+    return Job(*arguments, **more).wait()
+
+
+def lines(job):
+    """The JSON lines without what is measured."""
+    result = [json.loads(line) for line in job.out.splitlines() if line.startswith("{")]
+    for line in result:
+        for measured in ("tokens_per_s", "peak_rss_bytes", "mapped_bytes"):
+            line.pop(measured, None)
+    return result
+
+
+def cpu(folder, arguments, **variables):
+    env = dict(os.environ, TEST_RANK="0", TEST_RANKS="1", PPC_RANK="0", PPC_RANKS="1", PPC_JOB=f"cuda-runtime-{os.getpid()}")
+    env.update({name: str(value) for name, value in variables.items()})
+    job = subprocess.run([os.path.join(folder, "chain_cpu"), *arguments], env=env, cwd=folder, text=True, capture_output=True)
+    job.out, job.err, job.status = job.stdout, job.stderr, job.returncode
+    return job
+
+
+def same_as_cpu(folder, ranks, seed, arguments, **variables):
+    expected, job = cpu(folder, arguments, **variables), run(folder, "chain", ranks, arguments, seed=seed, **variables)
+    what = f"{ranks} ranks, seed {seed}, {' '.join(arguments)} {variables}"
+    check(job.status == expected.status, what, "exit status", job.status, job.err)
+    check(job.err == expected.err, what, job.err, "where the CPU says", expected.err)
+    check(lines(job) == lines(expected), what, job.out, expected.out)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def files(folder):
+    """Parameters and gradients out, and in again."""
+    for name, program in (("cpu", None), ("gpu", "chain")):
+        arguments = ["--steps=3", f"--save={name}.w", f"--save-gradients={name}.g"]
+        job = cpu(folder, arguments) if program is None else run(folder, program, 2, arguments)
+        check(job.status == 0, "saving", job.err)
+    for kind in "wg":
+        check(read(f"{folder}/cpu.{kind}") == read(f"{folder}/gpu.{kind}"), "saved", kind)
+    same_as_cpu(folder, 2, 1, ["--steps=1", "--init=gpu.w", "--json"])
+
+
+def told(folder, ranks, arguments, texts, status, **more):
+    job = run(folder, "chain", ranks, arguments, **more)
+    check(job.status == status, arguments, more, "exit status", job.status, job.err)
+    for text in texts:
+        check(re.search(text, job.err), arguments, more, "does not say", text, "but", job.err)
+    return job
+
+
+def steps_that_change_nothing(folder):
+    stop = ["--steps=6", "--json"]
+    for bad in ({"PP_TEST_BAD_STEP": 3}, {"PP_TEST_BAD_LOSS_STEP": 2}, {"PP_TEST_NO_COUNT_STEP": 2}):
+        for skip in (0, 1):
+            expected, job = cpu(folder, stop, PP_TEST_SKIP=skip, **bad), run(folder, "chain", 4, stop, PP_TEST_SKIP=skip, **bad)
+            check(job.status == expected.status, bad, skip, job.status, job.err)
+            check(lines(job) == lines(expected), bad, skip, job.out, expected.out)
+            check(job.err == expected.err.replace("ppc: ", "ppc: rank 3: "), bad, skip, job.err, expected.err)
+    # Nobody looks at step 3: what follows must not change anything either.
+    saved = ["--steps=9", "--log-every=9", "--quiet"]
+    told(folder, 2, saved, [r"rank 1: step 3: the gradient of w\.2 \(stage 2\) has a norm of inf \(nonfinite stop\)"], 4, PP_TEST_BAD_STEP=3)
+    told(folder, 2, ["--steps=9", "--log-every=5"], [r"step 3 skipped: the gradient of w\.2"], 0, PP_TEST_BAD_STEP=3, PP_TEST_SKIP=1)
+    told(folder, 2, ["--steps=4"], [r"wte: index 70000 at place 3 is not below 65536"], 4, PP_TEST_BAD_INDEX_STEP=2,
+         PP_TEST_DATA_KIND=1, PP_TEST_DATA=os.path.join(folder, "tokens"))
+
+
+def faults(folder):
+    told(folder, 2, ["--steps=4", "--timeout=2"], [r"no rank has moved for 2\.\d s", r"rank 0 waits until rank 1 has taken x \(chain\.pp:3\), microbatch 3; "
+                                                   r"it is at step 1, stage_1_fwd, stage 1, microbatch 3, chain\.pp:10"], 86, PP_TEST_LOST_RECEIVE=1)
+    told(folder, 2, ["--steps=4", "--start-timeout=1"], [r"waited 1 s \(--start-timeout\); of 2 ranks these did not start: 1"], 4, leaves_out=[1])
+    told(folder, 4, ["--steps=9"], [r"rank 2 \(pid \d+\) exited without finishing at step 2, stage_2_fwd"], 86, PP_TEST_EXIT_STEP=2)
+    job = Job(folder, "chain", 4, ["--steps=100000", "--quiet"])
+    time.sleep(2)
+    job.ranks[1].send_signal(signal.SIGKILL)
+    start = time.time()
+    job.wait()
+    check(time.time() - start < 5, "a killed rank holds the others up for", time.time() - start)
+    check(re.search(r"rank 1 \(pid \d+\) was killed at", job.err), "a killed rank", job.err)
+
+
+def no_kernels(folder):
+    bare = os.path.join(folder, "bare")
+    os.makedirs(bare, exist_ok=True)
+    shutil.copy(os.path.join(folder, "chain"), bare)
+    told(bare, 1, ["--steps=1"], [r"kernels\.fatbin, the program's kernels, can't be read: run make"], 1)
+
+
+def chain(folder, seeds):
+    with open(os.path.join(folder, "tokens"), "wb") as file:
+        file.write(bytes(range(256)) * 40)
+    for seed in range(seeds):
+        for ranks in (1, 2, 4):
+            same_as_cpu(folder, ranks, seed, ["--steps=4", "--json"])
+    same_as_cpu(folder, 2, 1, ["--steps=7", "--json", "--log-every=3"])
+    same_as_cpu(folder, 2, 1, ["--steps=3", "--json"], PP_TEST_DATA_KIND=1, PP_TEST_DATA=os.path.join(folder, "tokens"))
+    files(folder)
+    steps_that_change_nothing(folder)
+    faults(folder)
+    no_kernels(folder)
+
+
+def suite(folder, seeds):
+    expected = None
+    for ranks in (1, 2, 3, 4):
+        for seed in range(1, seeds + 1):
+            job = run(folder, "suite", ranks, ["--steps=2", "--json", "--timeout=20"], seed=seed, TEST_SEED=seed % 3 + 1)
+            check(job.status == 0 and job.err == "", f"suite, {ranks} ranks, seed {seed}: status {job.status}", job.err)
+            found = re.search(r'"parameters":"([0-9a-f]{64})"', job.out)
+            expected = expected or (found and found[1])
+            check(found and found[1] == expected, f"suite, {ranks} ranks, seed {seed}: gathered", found and found[1], "not", expected)
+
+
+def main():
+    part, seeds, folder = sys.argv[1], int(sys.argv[2]), os.path.realpath(sys.argv[3])
+    if not shutil.which("nvcc"):
+        print("skipped: nvcc is not installed")
+        return
+    build(folder)
+    {"chain": chain, "suite": suite}[part](folder, seeds)
+    sys.exit(wrong > 0)
+
+
+main()
