@@ -53,7 +53,7 @@ static pp_status create_streams(pp_rank *rank) {
 /* First it asks again and again, for a step of a small model is over soon; then it naps. What the device
  * waits for is told to the watchdog by the transport. */
 pp_status pp_cuda_await(pp_rank *rank, cudaEvent_t event) {
-  enum { ASKS = 64, NAP_NS = 20 * 1000, LONG_NAP_NS = 200 * 1000 };
+  enum { ASKS = 64, SHORT_NAPS = 1 << 14, NAP_NS = 20 * 1000, LONG_NAP_NS = 200 * 1000 };
   for (int asked = 0;; asked++) {
     cudaError_t error = cudaEventQuery(event);
     if (error == cudaSuccess) break;
@@ -61,7 +61,7 @@ pp_status pp_cuda_await(pp_rank *rank, cudaEvent_t event) {
     if (pp_failing(rank)) return PP_STOPPED;
     if (asked < ASKS) continue;
     if (rank->transport->look) PP_TRY(rank->transport->look(rank));
-    struct timespec nap = {.tv_sec = 0, .tv_nsec = asked < 8 * ASKS ? NAP_NS : LONG_NAP_NS};
+    struct timespec nap = {.tv_sec = 0, .tv_nsec = asked < SHORT_NAPS ? NAP_NS : LONG_NAP_NS};
     nanosleep(&nap, NULL);
   }
   if (rank->transport->look && atomic_exchange_explicit(&rank->slot->waiting, 0, memory_order_relaxed))

@@ -26,17 +26,24 @@ struct pp_nccl {
 
 /* --- checked calls ------------------------------------------------------------------------------------ */
 
-static pp_status nccl_fail(pp_rank *rank, const char *call, int line, ncclResult_t result) {
-  ncclComm_t communicator = atomic_load(&rank->nccl->communicator);
-  char text[600];
-  const char *more = communicator ? ncclGetLastError(communicator) : "";
-  snprintf(text, sizeof text, "%s%s%s", ncclGetErrorString(result), more && *more ? ": " : "", more ? more : "");
-  return pp_cuda_fail(rank, call, __FILE__, line, text);
-}
-
 static void nap(long ns) {
   struct timespec time = {.tv_sec = 0, .tv_nsec = ns};
   nanosleep(&time, NULL);
+}
+
+/* NCCL may notice first that a peer has gone; the watchdog, which can tell what happened to it, gets a second. */
+static int is_told(pp_rank *rank) {
+  for (int i = 0; i < 1000 && !pp_failing(rank); i++) nap(1000 * 1000);
+  return pp_failing(rank);
+}
+
+static pp_status nccl_fail(pp_rank *rank, const char *call, int line, ncclResult_t result) {
+  ncclComm_t communicator = atomic_load(&rank->nccl->communicator);
+  char text[600];
+  if ((result == ncclRemoteError || result == ncclSystemError) && is_told(rank)) return PP_STOPPED;
+  const char *more = communicator ? ncclGetLastError(communicator) : "";
+  snprintf(text, sizeof text, "%s%s%s", ncclGetErrorString(result), more && *more ? ": " : "", more ? more : "");
+  return pp_cuda_fail(rank, call, __FILE__, line, text);
 }
 
 /* Calls on the communicator come back before they have taken effect: the next one has to wait. */

@@ -57,6 +57,7 @@ struct pp_cuda {
 
   unsigned char *pinned;  /* all of it */
   unsigned char *staging; /* twice staging_bytes */
+  unsigned char *sample;  /* a data call's, as it is read */
   unsigned char *bounce;  /* PP_CHUNK_BYTES */
   pp_step_state *seen_state;
   pp_copy *copies;

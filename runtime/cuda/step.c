@@ -44,6 +44,17 @@ static uint64_t lay_out_copies(pp_rank *rank, unsigned char *base) {
   return used;
 }
 
+static uint64_t sample_bytes(const pp_program *program, int data) {
+  return (uint64_t)program->microbatch * (uint64_t)program->data[data].n * 4;
+}
+
+static uint64_t longest_sample(const pp_program *program) {
+  uint64_t longest = 1;
+  for (int i = 0; i < program->n_data; i++)
+    if (sample_bytes(program, i) > longest) longest = sample_bytes(program, i);
+  return longest;
+}
+
 pp_status pp_cuda_step_create(pp_rank *rank) {
   const pp_program *program = rank->program;
   struct pp_cuda *cuda = rank->cuda;
@@ -52,7 +63,8 @@ pp_status pp_cuda_step_create(pp_rank *rank) {
   cuda->copies = calloc((size_t)program->n_outputs + 5, sizeof *cuda->copies);
   cuda->staged = calloc(cuda->max_staged + 1u, sizeof *cuda->staged);
   rank->seen.outputs = calloc((size_t)program->n_outputs + 1, sizeof *rank->seen.outputs);
-  if (!cuda->copies || !cuda->staged || !rank->seen.outputs) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
+  cuda->sample = malloc(longest_sample(program));
+  if (!cuda->copies || !cuda->staged || !cuda->sample || !rank->seen.outputs) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   PP_CUDA_TRY(rank, cudaHostAlloc((void **)&cuda->pinned, seen + PP_CHUNK_BYTES + 2 * program->staging_bytes, cudaHostAllocDefault));
   lay_out_copies(rank, cuda->pinned);
   cuda->bounce = cuda->pinned + seen;
@@ -69,6 +81,7 @@ void pp_cuda_step_destroy(pp_rank *rank) {
   if (cuda->pinned) PP_CUDA_DO(rank, cudaFreeHost(cuda->pinned));
   free(cuda->copies);
   free(cuda->staged);
+  free(cuda->sample);
 }
 
 /* --- sample data ------------------------------------------------------------------------------------ */
@@ -77,19 +90,27 @@ static unsigned char *staging_of(const pp_rank *rank, uint64_t at) {
   return rank->cuda->staging + (uint64_t)parity_of(rank) * rank->program->staging_bytes + at;
 }
 
+/* Pinned memory is written by the program's own stores: checkers guard its pages, and the system would not read a
+ * file into a page of which another part is being copied. */
+static void stage(const pp_call *call, const pp_staged *s) {
+  pp_rank *rank = call->rank;
+  pp_data_read(call, s->data, rank->cuda->sample);
+  memcpy(staging_of(rank, s->at), rank->cuda->sample, sample_bytes(rank->program, s->data));
+}
+
 void pp_device_data(const pp_call *call, int data, void *to) {
   pp_rank *rank = call->rank;
   struct pp_cuda *cuda = rank->cuda;
-  uint64_t size_bytes = (uint64_t)rank->program->microbatch * (uint64_t)rank->program->data[data].n * 4;
+  uint64_t size_bytes = sample_bytes(rank->program, data);
   if (cuda->n_staged == cuda->max_staged || cuda->staged_bytes + round_up(size_bytes) > rank->program->staging_bytes) {
     pp_fail(rank, PP_EXIT_BUG, "a step reads more sample data than the %llu bytes that are planned",
             (unsigned long long)rank->program->staging_bytes);
     return;
   }
-  unsigned char *from = staging_of(rank, cuda->staged_bytes);
+  const unsigned char *from = staging_of(rank, cuda->staged_bytes);
   cuda->staged[cuda->n_staged++] = (pp_staged){data, call->microbatch, cuda->staged_bytes};
   cuda->staged_bytes += round_up(size_bytes);
-  pp_data_read(call, data, from);
+  stage(call, &cuda->staged[cuda->n_staged - 1]);
   PP_CUDA_DO(rank, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, cuda->compute[cuda->current]));
 }
 
@@ -97,9 +118,8 @@ void pp_device_data(const pp_call *call, int data, void *to) {
 static void read_again(pp_rank *rank) {
   const struct pp_cuda *cuda = rank->cuda;
   for (uint32_t i = 0; i < cuda->n_staged; i++) {
-    const pp_staged *s = &cuda->staged[i];
-    pp_call call = {NULL, s->microbatch, 0, rank};
-    pp_data_read(&call, s->data, staging_of(rank, s->at));
+    pp_call call = {NULL, cuda->staged[i].microbatch, 0, rank};
+    stage(&call, &cuda->staged[i]);
   }
 }
 

@@ -162,7 +162,7 @@ def chain(folder, seeds):
         for ranks in (1, 2, 4):
             same_as_cpu(folder, ranks, seed, ["--steps=4", "--json"])
     same_as_cpu(folder, 2, 1, ["--steps=7", "--json", "--log-every=3"])
-    same_as_cpu(folder, 2, 1, ["--steps=3", "--json"], PP_TEST_DATA_KIND=1, PP_TEST_DATA=os.path.join(folder, "tokens"))
+    same_as_cpu(folder, 2, 1, ["--steps=2", "--json"], PP_TEST_DATA_KIND=1, PP_TEST_DATA=os.path.join(folder, "tokens"))
     files(folder)
     steps_that_change_nothing(folder)
     faults(folder)
