@@ -94,43 +94,110 @@ static void judge_closed(const char *address, size_t bytes, const Place *place) 
                check_label_text(current->id), place->kind & WRITE ? "writes" : "reads", bytes, check_place_in_kernel(place->code));
 }
 
-/* ---- the common cases ---- */
+/* ---- the common cases: each returns true if nothing else is to be done ---- */
+
+#define INLINE static inline __attribute__((always_inline))
 
 static uint32_t serial_of(uint64_t epoch) { return (uint32_t)(epoch >> 32); }
 static bool is_before_op(uint32_t serial) { return serial <= check_now.safe[serial % (1 << LANE_BITS)]; }
 
-/* True if nothing else is to be done. */
-static inline __attribute__((always_inline)) bool read_is_plain(Cell *cell, uint32_t fresh) {
+/* Of an access of this block: whether what it did comes before the present; false: ask race.c. */
+INLINE bool has_met(uint64_t epoch) {
+  uint32_t stamp = (uint32_t)epoch & EPOCH_STAMP;
+  uint32_t differ = (uint32_t)(epoch ^ check_now.epoch) >> STAMP_BITS; /* flags count */
+  return stamp < check_now.block_stamp || (differ == 0 && stamp != STAMP_PENDING) ||
+         (differ < WARP && stamp < check_now.warp_stamp) || (differ < WARP / 2 && stamp < check_now.half_stamp);
+}
+
+/* A read beside another one of this block, both without flags. */
+INLINE void read_in_block(Cell *cell) {
+  uint64_t now = check_now.epoch, read = cell->read;
+  if (has_met(read)) {
+    cell->read = now;
+    return;
+  }
+  uint32_t stamp = (uint32_t)now & EPOCH_STAMP, other = (uint32_t)read & EPOCH_STAMP;
+  uint32_t node = check_common_node((uint32_t)read >> STAMP_BITS, (uint32_t)now >> STAMP_BITS);
+  cell->read = now >> 32 << 32 | node << STAMP_BITS | (stamp > other ? stamp : other);
+}
+
+INLINE bool is_plain_in_block(uint64_t epoch) {
+  return serial_of(epoch) == serial_of(check_now.epoch) && !(epoch & (EPOCH_ATOMIC | EPOCH_BLOCKS | EPOCH_MORE));
+}
+
+INLINE bool device_read_is_plain(Cell *cell, uint32_t fresh) {
   uint64_t write = cell->write, read = cell->read, now = check_now.epoch;
   if (write == now || read == now) return true;
   uint32_t writer = serial_of(write), reader = serial_of(read);
-  if (writer <= fresh || !is_before_op(writer) || (read & EPOCH_MORE)) return false;
-  if (is_before_op(reader)) cell->read = now;
-  return is_before_op(reader) || (reader >= check_now.first_serial && (read & (EPOCH_BLOCKS | EPOCH_ATOMIC)) == EPOCH_BLOCKS);
+  if (writer <= fresh || !(is_before_op(writer) || (is_plain_in_block(write) && has_met(write)))) return false;
+  if (read & EPOCH_MORE) return false;
+  if (is_before_op(reader)) {
+    cell->read = now;
+    return true;
+  }
+  if (reader < check_now.first_serial || (read & EPOCH_ATOMIC)) return false;
+  if (read & EPOCH_BLOCKS) return true;
+  if (reader != serial_of(now)) cell->read = now | EPOCH_BLOCKS;
+  else read_in_block(cell);
+  return true;
 }
 
-static inline __attribute__((always_inline)) bool write_is_plain(Cell *cell) {
+INLINE bool device_write_is_plain(Cell *cell) {
   uint64_t write = cell->write, read = cell->read, now = check_now.epoch;
   if (write == now) return true;
-  if (!is_before_op(serial_of(write)) || (read & EPOCH_MORE)) return false;
-  if (read != now && !is_before_op(serial_of(read))) return false;
+  if (!is_before_op(serial_of(write)) && !(is_plain_in_block(write) && has_met(write))) return false;
+  if ((read & EPOCH_MORE) || !(is_before_op(serial_of(read)) || (is_plain_in_block(read) && has_met(read)))) return false;
   cell->write = now;
   cell->read = 0;
   return true;
+}
+
+/* In shared memory, what isn't of this block isn't there. */
+INLINE bool shared_read_is_plain(Cell *cell) {
+  uint64_t write = cell->write, read = cell->read, now = check_now.epoch;
+  if (write == now || read == now) return true;
+  if (!is_plain_in_block(write) || !has_met(write)) return false;
+  if (serial_of(read) != serial_of(now)) cell->read = now;
+  else if (is_plain_in_block(read)) read_in_block(cell);
+  else return false;
+  return true;
+}
+
+INLINE bool shared_write_is_plain(Cell *cell) {
+  uint64_t write = cell->write, read = cell->read, now = check_now.epoch;
+  if (write == now) return true;
+  if (write >= CELL_SPLIT) return false;
+  if (serial_of(write) == serial_of(now) && !(is_plain_in_block(write) && has_met(write))) return false;
+  if (serial_of(read) == serial_of(now) && !(is_plain_in_block(read) && has_met(read))) return false;
+  cell->write = now;
+  cell->read = 0;
+  return true;
+}
+
+INLINE bool is_plain(Cell *cell, int kind, bool is_shared, uint32_t fresh) {
+  if (is_shared) return kind == READ ? shared_read_is_plain(cell) : shared_write_is_plain(cell);
+  return kind == READ ? device_read_is_plain(cell, fresh) : device_write_is_plain(cell);
+}
+
+/* `bytes` at `at`, which is aligned to them. */
+INLINE bool are_plain(const Zone *zone, size_t at, size_t bytes, int kind, bool is_shared, uint32_t fresh) {
+  Cell *cell = &zone->cells[at / GRANULE];
+  bool all = true;
+  if (bytes == 2 && cell->write == CELL_SPLIT) return is_plain(&zone->parts[at], kind, is_shared, fresh);
+  if (bytes < GRANULE) return false;
+  for (size_t i = 0; i < bytes / GRANULE; i++) all &= is_plain(&cell[i], kind, is_shared, fresh);
+  return all;
 }
 
 /* Every granule of the range. */
 static void judge_range(const char *address, size_t bytes, Place *place) {
   Zone *zone = place->zone;
   size_t at = (size_t)(address - zone->base), end = at + bytes;
-  bool is_plain = place->kind == READ || place->kind == WRITE;
+  bool is_simple = (place->kind == READ || place->kind == WRITE) && zone == &check_device_zone;
   for (size_t index = at / GRANULE; index * GRANULE < end; index++) {
     size_t first = index * GRANULE;
     int from = at > first ? (int)(at - first) : 0, to = end - first < GRANULE ? (int)(end - first) : GRANULE;
-    if (is_plain && from == 0 && to == GRANULE && zone == &check_device_zone) {
-      Cell *cell = &zone->cells[index];
-      if (place->kind == READ ? read_is_plain(cell, place->fresh) : write_is_plain(cell)) continue;
-    }
+    if (is_simple && from == 0 && to == GRANULE && is_plain(&zone->cells[index], place->kind, false, place->fresh)) continue;
     check_race_judge(index, from, to, place);
   }
 }
@@ -139,7 +206,7 @@ static void judge_range(const char *address, size_t bytes, Place *place) {
 void check_access_at(const void *at, size_t bytes, int kind, const void *code) {
   const char *address = at;
   Place place = {.kind = kind, .code = code};
-  if (!current || bytes == 0) return;
+  if (!current || bytes == 0 || check_is_stack(address)) return;
   if (check_memory_contains(address)) {
     const Window *window = find_window(address, bytes);
     if (!window && !judge_address(address, bytes, &place)) return;
@@ -173,17 +240,16 @@ void check_access_arrive(const void *at, size_t bytes) {
 
 /* ---- what device code calls ---- */
 
-/* A plain access of few bytes, aligned to its size. */
-static inline __attribute__((always_inline)) void access_few(const char *address, size_t bytes, int kind, const void *code) {
+/* A plain access of few bytes. */
+INLINE void access_few(const char *address, size_t bytes, int kind, const void *code) {
   const Window *window = recent_at(address);
-  if (bytes >= GRANULE && has(window, address, bytes) && (uintptr_t)address % GRANULE == 0) {
-    Cell *cell = &check_device_zone.cells[(size_t)(address - check_device_zone.base) / GRANULE];
-    bool is_plain = true;
-    for (size_t i = 0; i < bytes / GRANULE; i++)
-      is_plain &= kind == READ ? read_is_plain(&cell[i], window->fresh) : write_is_plain(&cell[i]);
-    if (is_plain) return;
-  } else if (check_is_stack(address)) {
-    return;
+  size_t in_shared = (size_t)(address - check_shared_zone.base);
+  if ((uintptr_t)address % bytes == 0) {
+    if (has(window, address, bytes)) {
+      if (are_plain(&check_device_zone, (size_t)(address - check_device_zone.base), bytes, kind, false, window->fresh)) return;
+    } else if (in_shared < check_shared_zone.bytes && (address < check_shared_zone.closed_from || address >= check_shared_zone.closed_to)) {
+      if (are_plain(&check_shared_zone, in_shared, bytes, kind, true, 0)) return;
+    }
   }
   check_access_at(address, bytes, kind, code);
 }

@@ -38,7 +38,7 @@ $(CHECK_LIB)/libcublasLt.so.13: $(addprefix $(CHECK_FROM)/,cublaslt.c core.h rep
 
 # Compiled, but not linked, with -fsanitize=thread: libcudart has the callbacks. -O1 and no loop patterns: a loop must
 # not become a memset that nobody observes. Its thread-local variables are those of __shared__, without initialisers.
-CHECK_CXX  := -std=c++17 -O1 -g1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-extern-tls-init -ffp-contract=off -fno-tree-loop-distribute-patterns $(CHECK_WARN)
+CHECK_CXX  := -std=c++17 -O1 -g1 -fPIC -fno-plt -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-extern-tls-init -ffp-contract=off -fno-tree-loop-distribute-patterns $(CHECK_WARN) -Wno-unknown-pragmas
 CHECK_TABLE = sed -n -e 's/^extern "C" __global__ __launch_bounds__(\([^)]*\)) void \([A-Za-z0-9_]*\)(.*/CHECK_KERNEL(\2, \1)/p;t' \
                 -e 's/^extern "C" __global__.* void \([A-Za-z0-9_]*\)(.*/CHECK_KERNEL(\1, 0)/p'
 

@@ -26,7 +26,8 @@ typedef struct CheckNow {
   uint32_t safe[MAX_LANES];  /* the op comes after what has no greater serial in that lane */
   uint32_t block_stamp;      /* what the block did at lower stamps comes before the thread's present */
   uint32_t warp_stamp;       /* what its warp did */
-  const uint32_t *known;     /* [WARP] what that lane of the warp did at lower stamps; may be less than warp_stamp */
+  uint32_t half_stamp;       /* what its half of the warp did */
+  const uint32_t *known;     /* [WARP] what that lane of the warp did; may be less than the above */
   uint32_t block;            /* its number in the grid */
 } CheckNow;
 extern CheckNow check_now;
