@@ -13,10 +13,8 @@ mkdir -p "$root/build" "$build"
 flock "$root/build/check.lock" make -s -C "$root" check-libs >/dev/null || exit 1
 make -s -C "$here" BUILD="$(realpath "$build")" || exit 1
 lib=$root/build/check/lib
-export LD_LIBRARY_PATH=$lib LD_BIND_NOW=1 NVTX_INJECTION64_PATH=$lib/libcudart.so.13 \
-  PPC_CHECK_RANKS=1
+export LD_LIBRARY_PATH=$lib LD_BIND_NOW=1 NVTX_INJECTION64_PATH=$lib/libcudart.so.13
 cd "$build" || exit 1
-export PPC_CHECK_WORLD=$PWD/world
 
 # name|arguments|kind|pattern, with the numbers of the marked lines.
 awk '
@@ -44,7 +42,6 @@ wrong() { # wrong NAME SEED WHAT: and what was reported
 while IFS='|' read -r name launch kind pattern; do
   for seed in $(seq 0 $((seeds - 1))); do
     # shellcheck disable=SC2086
-    rm -f world
     PPC_CHECK_SEED=$seed timeout 60 ./device "$name" $launch 2>err
     status=$?
     if [ "$kind" = clean ]; then
