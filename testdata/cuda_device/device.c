@@ -66,6 +66,7 @@ int main(int n, char **arguments) {
   must(cudaLaunchKernel((const void *)kernel, (dim3){grid_x, grid_y, 1}, (dim3){(unsigned)atoi(arguments[3]), 1, 1},
                         is_table ? (void *[]){&table} : (void *[]){&x, &y}, shared, NULL));
   must(cudaDeviceSynchronize());
+  must(cudaLibraryUnload(library));
   must(cudaFree(x));
   return 0;
 }
