@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One model, one schedule: its CUDA program under the checking libraries against its CPU program.
 
-    testdata/cuda/run.py MODEL.pp [--seeds=0:5] [--ranks=N] [--schedule=S] [--dtype=T] [-D NAME=VALUE]… [OPTION]…
+    testdata/cuda/run.py MODEL.pp [--seeds=0:5] [--ranks=N] [--schedule=S] [--dtype=T] [--precision=T] [-D NAME=VALUE]… [OPTION]…
 
 Builds the CUDA program (device code for one architecture; a warning is an error), runs it once for each seed, and
 compares: losses with those of the CPU target within --tolerance (relative to the larger of 1 and the loss), and
@@ -32,6 +32,7 @@ def arguments():
     p.add_argument("--microbatches", type=int)
     p.add_argument("--schedule")
     p.add_argument("--dtype")
+    p.add_argument("--precision")
     p.add_argument("--steps", type=int, default=2)
     p.add_argument("-D", dest="defines", action="append", default=[], metavar="NAME=VALUE")
     p.add_argument("--arch", default="80", help="of the device code")
@@ -51,7 +52,7 @@ def seeds_of(text):
 
 
 def options(a):
-    named = [("ranks", a.ranks), ("microbatches", a.microbatches), ("schedule", a.schedule), ("dtype", a.dtype), ("steps", a.steps)]
+    named = [("ranks", a.ranks), ("microbatches", a.microbatches), ("schedule", a.schedule), ("dtype", a.dtype), ("precision", a.precision), ("steps", a.steps)]
     given = {d.split("=")[0] for d in a.defines}
     defines = [d for d in SMALL if d.split("=")[0] not in given and has_const(a.model, d.split("=")[0])] + a.defines
     return [f"--{name}={value}" for name, value in named if value is not None] + [x for d in defines for x in ("-D", d)]
@@ -111,7 +112,7 @@ def run_seed(a, folder, seed):
 
 
 def compare(a, expected, got):
-    tolerance = a.tolerance or (2e-2 if a.dtype == "bf16" else 1e-5)
+    tolerance = a.tolerance or (2e-2 if a.precision == "bf16" else 1e-5)
     if len(expected) != len(got) or not got:
         raise Failure(f"{len(got)} losses, {len(expected)} on CPUs")
     worst = max(abs(x - y) / max(1.0, abs(x)) for x, y in zip(expected, got))
