@@ -305,6 +305,33 @@ static void add_fused(Arena *arena, CudaCalls *calls, const Plan *plan, const Pl
   *number = calls->kernels.n;
 }
 
+/* --- groups ------------------------------------------------------------------------------------------------------ */
+
+/* "adamw_of_14": the first kernel's name without its shape. */
+static const char *group_name(Arena *arena, const CudaCalls *calls, const char *first, int n) {
+  size_t length = 0;
+  while (first[length] && !(first[length] == '_' && first[length + 1] >= '0' && first[length + 1] <= '9')) length++;
+  return free_name(arena, calls, arena_printf(arena, "%.*s_of_%d", (int)length, first, n));
+}
+
+static void add_groups(Arena *arena, CudaCalls *calls, const Plan *plan, int t) {
+  const PlanTask *task = &plan->tasks[t];
+  calls->groups[t] = cuda_groups_find(arena, plan, task);
+  for (int i = 0; i < calls->groups[t].n; i++) {
+    const CudaGroup *g = &calls->groups[t].groups[i];
+    if (map_find(&calls->kernel_numbers, g->key)) continue;
+    const char *name = group_name(arena, calls, plan->kernels[task->statements[g->statements[0]].kernel].name, g->n);
+    add_kernel(arena, calls, cuda_group_kernel(arena, plan, task, g, name));
+    map_put(arena, &calls->kernel_numbers, g->key, (void *)(intptr_t)calls->kernels.n);
+  }
+}
+
+const CudaGroup *cuda_calls_group(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s) {
+  const CudaGroups *groups = &calls->groups[task - calls->tasks];
+  int number = groups->of[s - task->statements];
+  return number ? &groups->groups[number - 1] : NULL;
+}
+
 /* --- the kernels of a step: the runtime launches them ------------------------------------------------------------ */
 
 static void add_step_kernel(Arena *arena, CudaCalls *calls, const char *name, int n, const CudaParameter *parameters, const char *body) {
@@ -389,10 +416,14 @@ int cuda_calls_place(const CudaCalls *calls, const PlanStatement *s) {
 const CudaCalls *cuda_calls_collect(Arena *arena, const Plan *plan) {
   CudaCalls *calls = arena_alloc(arena, sizeof *calls);
   for (int g = 0; g < 2; g++) calls->fused[g] = arena_alloc_array(arena, (size_t)plan->n_kernels, sizeof *calls->fused[g]);
+  calls->tasks = plan->tasks;
+  calls->groups = arena_alloc_array(arena, (size_t)plan->n_tasks, sizeof *calls->groups);
   for (int t = 0; t < plan->n_tasks; t++) {
     const PlanTask *task = &plan->tasks[t];
+    add_groups(arena, calls, plan, t);
     for (int i = 0; i < task->n_statements; i++) {
       const PlanStatement *s = &task->statements[i];
+      if (calls->groups[t].of[i]) continue;
       if (is_product(s)) add_product(arena, calls, task, s);
       else if (s->op == PLAN_OP_KERNEL) add_fused(arena, calls, plan, task, s);
       else if (!emit_does_nothing(task, s)) add_instance(arena, calls, task, s);
@@ -404,6 +435,8 @@ const CudaCalls *cuda_calls_collect(Arena *arena, const Plan *plan) {
 }
 
 const CudaKernel *cuda_calls_kernel(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s) {
+  const CudaGroup *group = cuda_calls_group(calls, task, s);
+  if (group) return &calls->kernels.at[(intptr_t)map_get(&calls->kernel_numbers, group->key) - 1];
   if (s->op == PLAN_OP_KERNEL) return &calls->kernels.at[calls->fused[is_update(task)][s->kernel] - 1];
   Str key = {0};
   intptr_t number = describe(task, s, &key) ? (intptr_t)map_get(&calls->kernel_numbers, str_text(&key)) : 0;

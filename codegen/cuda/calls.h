@@ -3,7 +3,7 @@
 #ifndef PPC_CUDA_CALLS_H
 #define PPC_CUDA_CALLS_H
 
-#include "codegen/cuda/kernel.h"
+#include "codegen/cuda/many.h"
 
 typedef struct {
   const char *name;          /* "product_512x128x384_nt" */
@@ -16,6 +16,8 @@ typedef struct {
   VEC(CudaKernel) kernels;
   VEC(CudaProduct) products;
   int *fused[2];             /* [n_kernels of the plan] number in kernels + 1; [1]: guarded */
+  const PlanTask *tasks;     /* the plan's */
+  CudaGroups *groups;        /* per task: statements that are launched together */
   Map kernel_numbers;        /* what an instance computes, as text → number + 1 */
   Map names;                 /* of kernels */
   Map places;                /* lines whose indices are checked */
@@ -24,6 +26,8 @@ typedef struct {
 const CudaCalls *cuda_calls_collect(Arena *arena, const Plan *plan);
 /* The kernel that a statement launches; null: it is no launch (a product, a copy, data). */
 const CudaKernel *cuda_calls_kernel(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s);
+/* The group to which a statement belongs; null: none. Its first statement launches for all. */
+const CudaGroup *cuda_calls_group(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s);
 const CudaProduct *cuda_calls_product(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s);
 /* Number of the line of a statement that uses indices. */
 int cuda_calls_place(const CudaCalls *calls, const PlanStatement *s);

@@ -87,7 +87,7 @@ static const char **evaluate_outputs(Emit *e, int n, const int *outputs, Index l
   return texts;
 }
 
-static void store_outputs(Emit *e, int n, const int *outputs, Index linear, const char *condition) {
+void device_store_outputs(Emit *e, int n, const int *outputs, Index linear, const char *condition) {
   const char **texts = evaluate_outputs(e, n, outputs, linear);
   if (condition && n > 1) kernel_line(e, e->scope, "%s{", condition);
   for (int i = 0; i < n; i++)
@@ -301,33 +301,33 @@ static void open_pack(Emit *e, int64_t elements, Index *out_linear) {
 }
 
 /* Four elements of each output: made one by one, stored at once. */
-static void print_packs(Emit *e, const Nest *nest, Index point) {
+void device_store_packs(Emit *e, int n, const int *outputs, Index point) {
   Device *d = device_of(e);
   Scope *outer = e->scope, *s = kernel_open_loop(e, e->n_loops++, 0, PACK, PACK);
-  kernel_extend_path(e, 'p', nest->outputs[0], 0);
+  kernel_extend_path(e, 'p', outputs[0], 0);
   d->pack_atom = s->atom, d->pack_depth = s->depth;
   Index start = index_scale(&e->space, point, PACK);
-  const char **texts = evaluate_outputs(e, nest->n, nest->outputs, index_add(&e->space, start, index_loop(&e->space, s->atom)));
-  const char **packs = arena_alloc_array(e->arena, (size_t)nest->n, sizeof *packs), **types = arena_alloc_array(e->arena, (size_t)nest->n, sizeof *types);
+  const char **texts = evaluate_outputs(e, n, outputs, index_add(&e->space, start, index_loop(&e->space, s->atom)));
+  const char **packs = arena_alloc_array(e->arena, (size_t)n, sizeof *packs), **types = arena_alloc_array(e->arena, (size_t)n, sizeof *types);
   const char *element = index_text(&e->space, index_loop(&e->space, s->atom));
-  for (int i = 0; i < nest->n; i++) {
-    packs[i] = kernel_fresh_name(e, arena_printf(e->arena, "%s_o", output_name(e, nest->outputs[i])));
-    types[i] = arena_printf(e->arena, "pp_pack<%s, %d>", kernel_type(output_type(e, nest->outputs[i])->dtype), PACK);
+  for (int i = 0; i < n; i++) {
+    packs[i] = kernel_fresh_name(e, arena_printf(e->arena, "%s_o", output_name(e, outputs[i])));
+    types[i] = arena_printf(e->arena, "pp_pack<%s, %d>", kernel_type(output_type(e, outputs[i])->dtype), PACK);
     kernel_line(e, outer, "%s %s;", types[i], packs[i]);
     kernel_line(e, s, "%s.at[%s] = %s;", packs[i], element, texts[i]);
   }
   d->pack_atom = -1;
   kernel_close_loop(e, true);
-  for (int i = 0; i < nest->n; i++)
-    kernel_line(e, outer, "*(%s *)(%s + %s) = %s;", types[i], output_name(e, nest->outputs[i]), index_text(&e->space, start), packs[i]);
+  for (int i = 0; i < n; i++)
+    kernel_line(e, outer, "*(%s *)(%s + %s) = %s;", types[i], output_name(e, outputs[i]), index_text(&e->space, start), packs[i]);
 }
 
 static void print_flat(Emit *e, Place *p) {
   Str first = {0};
   open_nest(e, p, "i");
   kernel_extend_path(e, 'f', p->nest->outputs[0], 0);
-  if (p->nest->sweep == PACK) print_packs(e, p->nest, p->point);
-  else store_outputs(e, p->nest->n, p->nest->outputs, p->point, NULL);
+  if (p->nest->sweep == PACK) device_store_packs(e, p->nest->n, p->nest->outputs, p->point);
+  else device_store_outputs(e, p->nest->n, p->nest->outputs, p->point, NULL);
   add_point(e, p, &first, p->nest->block, "threadIdx.x");
   close_nest(e, p, &first);
   str_free(&first);
@@ -341,7 +341,7 @@ typedef struct {
 
 static void sweep_turn(Emit *e, Index at, const void *context) {
   const Sweep *s = context;
-  store_outputs(e, s->n, s->outputs, index_add(&e->space, index_scale(&e->space, s->place->point, s->place->nest->sweep), at), NULL);
+  device_store_outputs(e, s->n, s->outputs, index_add(&e->space, index_scale(&e->space, s->place->point, s->place->nest->sweep), at), NULL);
 }
 
 static const char *lane_line(Emit *e, const Nest *nest) {
@@ -373,7 +373,7 @@ static void print_team(Emit *e, Place *p) {
   }
   int per_block = nest->block / LANES;
   bool ragged = nest->points != nest->blocks * per_block;
-  if (small.n) store_outputs(e, small.n, small.outputs, p->point, nest->width && ragged ? "if (lane == 0 && is_own) " : "if (lane == 0) ");
+  if (small.n) device_store_outputs(e, small.n, small.outputs, p->point, nest->width && ragged ? "if (lane == 0 && is_own) " : "if (lane == 0) ");
   if (full.n) {
     int loop = e->n_loops++;
     device_lane_loop(e, loop, 's', full.outputs[0], nest->sweep, sweep_turn, &full);
@@ -455,7 +455,7 @@ static bool is_word(const char *name) {
 }
 
 /* Those of the CPU's kernel, apart from words of C++ and of what launches find by themselves. */
-static const char *const *parameter_names(Arena *arena, const PlanKernel *k) {
+const char *const *device_parameter_names(Arena *arena, const PlanKernel *k) {
   int n = k->n_inputs + k->n_outputs;
   const char *const *given = kernel_parameter_names(arena, k);
   const char **names = arena_alloc_array(arena, (size_t)n, sizeof *names);
@@ -484,7 +484,7 @@ static const CudaParameter *make_parameters(const Emit *e) {
   return p;
 }
 
-static void start_pass(Emit *e) {
+void device_start_pass(Emit *e) {
   e->taken = (Texts){0};
   e->space = (IndexSpace){.arena = e->arena};
   e->n_loops = 0;
@@ -502,7 +502,7 @@ static CudaKernel print_kernel(Emit *e, const char *name, int stage) {
   e->demanded = (Texts){0};
   for (int pass = 0; pass < 2; pass++) {
     e->final = pass == 1;
-    start_pass(e);
+    device_start_pass(e);
     Nests nests = stage ? chunk_nests(e, stage) : output_nests(e);
     kernel.grid[0] = place_nests(&nests);
     kernel.block = nests.at[0].block;
@@ -527,7 +527,7 @@ CudaKernel cuda_fused_kernel(Arena *arena, const Plan *plan, int number, bool gu
   size_t n_values = (size_t)(k->n_inputs + k->n_nodes);
   Device device = {.stage = arena_alloc_array(arena, n_values, sizeof(int)), .chunked = arena_alloc_array(arena, n_values, sizeof(bool)),
                    .partial = arena_alloc_array(arena, n_values, sizeof(int64_t))};
-  Emit e = {.arena = arena, .own = &device, .k = k, .names = parameter_names(arena, k)};
+  Emit e = {.arena = arena, .own = &device, .k = k, .names = device_parameter_names(arena, k)};
   e.buffered = arena_alloc_array(arena, n_values, sizeof *e.buffered);
   e.form = is_wide(&e) ? &device_form_wide : &device_form;
   kernel_count_reductions(&e);

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include "codegen/cuda/kernel.h"
+#include "codegen/cuda/many.h"
 #include "runtime/kernels/math.h"
 
 #include "codegen/kernel_cases.h"
@@ -65,19 +65,23 @@ static void remove_folder(const char *dir) {
   if (system(command)) exit(2);
 }
 
+static Call *compile_kernels(Arena *arena, int n, const CudaKernel *kernels, const char *dir, const char *options) {
+  EmitFiles files = {0};
+  emit_kernels_cuda(arena, n, kernels, &files);
+  for (int i = 0; i < files.n; i++) write_text(dir, files.at[i].path, files.at[i].text);
+  char *text = trampolines(n, kernels);
+  write_text(dir, "test.cpp", text);
+  free(text);
+  return compile(dir, options);
+}
+
 /* Kernels of in-place outputs are also tried as those of an update. */
 static void run_plan(Arena *arena, const Plan *plan, const char *what, const char *options) {
   CudaKernel *kernels = arena_alloc_array(arena, (size_t)plan->n_kernels, sizeof *kernels);
   for (int i = 0; i < plan->n_kernels; i++) kernels[i] = cuda_fused_kernel(arena, plan, i, plan->kernels[i].n_in_place == 3);
-  EmitFiles files = {0};
-  emit_kernels_cuda(arena, plan->n_kernels, kernels, &files);
   char dir[] = "/tmp/kernel_body_test_XXXXXX";
   if (!mkdtemp(dir)) perror(dir), exit(2);
-  for (int i = 0; i < files.n; i++) write_text(dir, files.at[i].path, files.at[i].text);
-  char *text = trampolines(plan->n_kernels, kernels);
-  write_text(dir, "test.cpp", text);
-  free(text);
-  Call *call = compile(dir, options);
+  Call *call = compile_kernels(arena, plan->n_kernels, kernels, dir, options);
   bool failed = !call;
   if (!call) printf("FAIL %s: doesn't compile\n", what);
   for (int i = 0; call && i < plan->n_kernels; i++) failed |= !run_kernel(&plan->kernels[i], i, call, what);
@@ -92,6 +96,104 @@ static void run_all(Arena *arena, Build **builds, int n, const char *what, const
   for (int i = 0; i < n; i++) kernels[i] = builds[i]->kernel;
   Plan plan = {.n_kernels = n, .kernels = kernels};
   run_plan(arena, &plan, what, strcmp(options, "-O3") ? options : "-O1");
+}
+
+/* --- many tensors in one launch ------------------------------------------------------------------------------- */
+
+/* One array for each place of a task's buffers. */
+static void **allocate_buffers(const PlanTask *task) {
+  void **at = calloc((size_t)task->n_buffers, sizeof *at);
+  for (int b = 0; b < task->n_buffers; b++) {
+    const PlanBuffer *x = &task->buffers[b];
+    for (int i = 0; i < b && !at[b]; i++) {
+      const PlanBuffer *y = &task->buffers[i];
+      if (x->place == y->place && x->index == y->index && x->sub == y->sub) at[b] = at[i];
+    }
+    if (at[b]) continue;
+    int64_t count = elements(&x->type);
+    at[b] = aligned_alloc(64, ((size_t)(count * element_bytes(x->type.dtype)) + 64 + 63) / 64 * 64);
+    for (int64_t i = 0; i < count; i++) put(at[b], x->type.dtype, i, random_value(x->type.dtype));
+  }
+  return at;
+}
+
+static bool same_outputs(const Plan *plan, const PlanTask *task, const CudaGroup *g, void **at, double ***values) {
+  for (int m = 0; m < g->n; m++) {
+    const PlanStatement *s = &task->statements[g->statements[m]];
+    const PlanKernel *k = &plan->kernels[s->kernel];
+    for (int o = 0; o < k->n_outputs; o++) {
+      const PlanType *t = type_of(k, k->outputs[o]);
+      for (int64_t i = 0; i < elements(t); i++) {
+        double got = get(at[s->out[o]], t->dtype, i), want = values[m][k->outputs[o]][i];
+        if (same_bits(got, want)) continue;
+        printf("FAIL %s: %s, output %d element %lld is %a, not %a\n", task->name, k->name, o, (long long)i, got, want);
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/* A group's launch against its members one by one. */
+static bool run_group(const Plan *plan, const PlanTask *task, const CudaGroup *g, int number, Call *call) {
+  void **at = allocate_buffers(task), **a = calloc((size_t)g->n_arguments, sizeof *a);
+  double ***values = calloc((size_t)g->n, sizeof *values);
+  for (int m = 0; m < g->n; m++) {
+    const PlanStatement *s = &task->statements[g->statements[m]];
+    const PlanKernel *k = &plan->kernels[s->kernel];
+    values[m] = calloc((size_t)(k->n_inputs + k->n_nodes), sizeof **values);
+    for (int i = 0; i < k->n_inputs; i++) {
+      int64_t count = elements(&k->inputs[i]);
+      values[m][i] = malloc(sizeof(double) * (size_t)count);
+      for (int64_t j = 0; j < count; j++) values[m][i][j] = get(at[s->in[i]], k->inputs[i].dtype, j);
+    }
+    interpret(k, values[m]);
+  }
+  for (int i = 0; i < g->n_arguments; i++) a[i] = at[g->arguments[i]];
+  call(number, a);
+  bool ok = same_outputs(plan, task, g, at, values);
+  for (int m = 0; m < g->n; m++) {
+    const PlanKernel *k = &plan->kernels[task->statements[g->statements[m]].kernel];
+    for (int i = 0; i < k->n_inputs + k->n_nodes; i++) free(values[m][i]);
+    free(values[m]);
+  }
+  for (int b = 0; b < task->n_buffers; b++) {
+    bool shared = false;
+    for (int i = 0; i < b; i++) shared |= at[i] == at[b];
+    if (!shared) free(at[b]);
+  }
+  free(at), free(a), free(values);
+  return ok;
+}
+
+typedef struct {
+  const PlanTask *task;
+  const CudaGroup *group;
+} Case;
+
+static void run_groups(Arena *arena, const Plan *plan, const char *what) {
+  VEC(Case) cases = {0};
+  VEC(CudaKernel) kernels = {0};
+  int covered = 0;
+  for (int t = 0; t < plan->n_tasks; t++) {
+    const PlanTask *task = &plan->tasks[t];
+    CudaGroups groups = cuda_groups_find(arena, plan, task);
+    for (int i = 0; i < groups.n; i++) {
+      Case c = {task, &groups.groups[i]};
+      VEC_PUSH(arena, &cases, c);
+      VEC_PUSH(arena, &kernels, cuda_group_kernel(arena, plan, task, c.group, arena_printf(arena, "group_%d", cases.n)));
+      covered += c.group->n;
+    }
+  }
+  char dir[] = "/tmp/kernel_body_test_XXXXXX";
+  if (!mkdtemp(dir)) perror(dir), exit(2);
+  Call *call = compile_kernels(arena, kernels.n, kernels.at, dir, "-O1");
+  bool failed = !call || covered < 2 * cases.n || cases.n == 0;
+  for (int i = 0; call && i < cases.n; i++) failed |= !run_group(plan, cases.at[i].task, cases.at[i].group, i, call);
+  n_failed += failed;
+  printf("%s %s: %d launches in place of %d\n", failed ? "FAIL" : "ok", what, cases.n, covered);
+  if (failed || getenv("KEEP")) printf("     the text is in %s\n", dir);
+  else remove_folder(dir);
 }
 
 /* --- what only devices do differently --------------------------------------------------------------------- */
@@ -180,7 +282,7 @@ static void test_model(const char *name) {
   CompileOptions options = model_options;
   options.microbatch = 1;
   if (!pipeline_run(&p, arena_printf(a, "testdata/models/%s.pp", name), &options, NULL)) printf("FAIL %s: no plan\n", name), n_failed++;
-  else run_plan(a, p.plan, name, "-O1");
+  else run_plan(a, p.plan, name, "-O1"), run_groups(a, p.plan, name);
   if (p.plan && !strcmp(name, "mlp")) test_nvcc(p.plan, a);
   pipeline_destroy(&p);
   diag_destroy(diag);

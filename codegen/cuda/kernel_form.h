@@ -37,4 +37,15 @@ void device_lane_loop(Emit *e, int loop, char kind, int id, int64_t extent, Devi
 void device_start_reduction(Emit *e, const Reduction *r);
 void device_fold_reduction(Emit *e, const Reduction *r);
 
+/* --- kernel_body.c --------------------------------------------------------------------------------- */
+
+/* Those of the CPU's kernel, apart from words of C++ and of what launches find by themselves. */
+const char *const *device_parameter_names(Arena *arena, const PlanKernel *k);
+/* An open scope without text. */
+void device_start_pass(Emit *e);
+/* Outputs at element `linear`; `condition`: "if (lane == 0) " before the stores, or null. */
+void device_store_outputs(Emit *e, int n, const int *outputs, Index linear, const char *condition);
+/* Outputs at PACK elements from PACK * point on. */
+void device_store_packs(Emit *e, int n, const int *outputs, Index point);
+
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "codegen/cuda/kernel.h"
+#include "codegen/kernel_emit.h"
 #include "compiler/base/diag.h"
 
 typedef VEC(const CudaKernel *) Functions;
@@ -34,6 +35,17 @@ static void print_parameter(EmitCall *call, const CudaParameter *p, bool device)
   emit_call_arg(call, "%s%s%s%s", p->type, is_pointer ? "" : " ", restricted, p->name);
 }
 
+/* Launches of one kernel have the same parameters, whether each needs them or not. */
+static void print_unused(Str *out, const CudaKernel *k) {
+  int n = 0;
+  for (int i = 0; i < k->n_parameters; i++) {
+    if (kernel_count_mentions(k->body, k->parameters[i].name)) continue;
+    str_printf(out, "%s(void)%s", n == 0 ? "  " : n % 5 ? ", " : ",\n    ", k->parameters[i].name);
+    n++;
+  }
+  if (n) str_puts(out, ";\n");
+}
+
 static void print_function(Str *out, const CudaKernel *k) {
   str_putc(out, '\n');
   if (k->comment) {
@@ -48,6 +60,7 @@ static void print_function(Str *out, const CudaKernel *k) {
   for (int i = 0; i < k->n_parameters; i++) print_parameter(&call, &k->parameters[i], true);
   str_puts(out, ") {\n");
   if (k->guarded) str_puts(out, "  if (control[PP_CONTROL_APPLY] == 0) return;\n");
+  print_unused(out, k);
   str_printf(out, "%s}\n", k->body);
 }
 

@@ -27,6 +27,18 @@ static void emit_launch(EmitTask *b, const PlanStatement *s) {
   emit_call_end(&call);
 }
 
+/* The first statement of a group launches for all of it. */
+static void emit_group(EmitTask *b, const PlanStatement *s, const CudaGroup *group) {
+  if (s != &b->task->statements[group->statements[0]]) {
+    str_printf(b->out, "/* in launch_%s */", cuda_calls_kernel(b->prepared, b->task, s)->name);
+    return;
+  }
+  EmitCall call;
+  start_launch(b, &call, s);
+  put_buffers(b, &call, group->n_arguments, group->arguments);
+  emit_call_end(&call);
+}
+
 /* An index outside its table is noted on the device, with the statement's line; the runtime ends the job. */
 static void emit_indexed_launch(EmitTask *b, const PlanStatement *s) {
   EmitCall call;
@@ -90,6 +102,11 @@ static void emit_data(EmitTask *b, const PlanStatement *s) {
 }
 
 void emit_cuda_statement(EmitTask *b, const PlanStatement *s) {
+  const CudaGroup *group = cuda_calls_group(b->prepared, b->task, s);
+  if (group) {
+    emit_group(b, s, group);
+    return;
+  }
   switch (s->op) {
   case PLAN_OP_KERNEL:
   case PLAN_OP_ACCUMULATE:

@@ -12,7 +12,7 @@
 #define __global__
 #define __device__
 #define __shared__ static
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 
 struct test_dim { unsigned x, y, z; };
 static test_dim threadIdx, blockIdx, blockDim, gridDim;
