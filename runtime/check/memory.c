@@ -1,5 +1,7 @@
-/* libcudart: memory and copies. Device memory is closed to the host; pinned memory is closed while a copy that the host
- * hasn't waited for may use it, and a touch there is reported by the SIGSEGV handler. */
+/* libcudart: memory and copies. Device memory is closed to the host. Pinned memory is closed while a copy into it that the
+ * host hasn't waited for may run, and a touch there is reported by the SIGSEGV handler. Of a copy out of it the bytes are
+ * kept: they must be the same when the host learns that the copy has ended. (Closed, the page could not be read into from a
+ * file either, beside the copy.) */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +17,7 @@ typedef struct Pending {
   const Op *op;
   char *start;
   size_t bytes;
-  bool writes;
+  char *kept; /* what a copy out of it reads; NULL: it writes */
 } Pending;
 
 typedef struct Pinned {
@@ -41,13 +43,37 @@ static Pinned *all_pinned;
 
 /* ---- pinned memory ---- */
 
+static void open_pinned(Pinned *p) {
+  if (p->protection == (PROT_READ | PROT_WRITE)) return;
+  p->protection = PROT_READ | PROT_WRITE;
+  mprotect(p->base, p->bytes, p->protection);
+}
+
+static void settle(Pinned *p, Pending *pending) {
+  size_t at = 0;
+  if (!pending->kept) return;
+  open_pinned(p);
+  while (at < pending->bytes && pending->start[at] == pending->kept[at]) at++;
+  if (at < pending->bytes)
+    check_report("host race", "the host changed %s while %s might still run, before '%s'", check_buffer_at(pending->start + at),
+                 check_label_text(pending->op->id), check_action());
+  free(pending->kept);
+}
+
 static int protection_of(Pinned *p, bool open) {
-  int protection = PROT_READ | PROT_WRITE, n = 0;
-  for (int k = 0; k < p->n_pending; k++)
-    if (!check_host_knows(p->pending[k].op)) p->pending[n++] = p->pending[k];
+  int n = 0;
+  bool closed = false;
+  for (int k = 0; k < p->n_pending; k++) {
+    Pending *pending = &p->pending[k];
+    if (check_host_knows(pending->op)) {
+      settle(p, pending);
+      continue;
+    }
+    closed = closed || !pending->kept;
+    p->pending[n++] = *pending;
+  }
   p->n_pending = n;
-  for (int k = 0; k < n && !open; k++) protection = p->pending[k].writes ? PROT_NONE : protection & PROT_READ;
-  return protection;
+  return closed && !open ? PROT_NONE : PROT_READ | PROT_WRITE;
 }
 
 void check_pinned_guard(bool open) {
@@ -74,7 +100,25 @@ static void note_pending(const void *address, size_t bytes, const Op *op, bool w
     p->pending = realloc(p->pending, (size_t)p->pending_capacity * sizeof *p->pending);
     if (!p->pending) check_fatal("internal", "out of memory");
   }
-  p->pending[p->n_pending++] = (Pending){op, (char *)(uintptr_t)address, bytes, writes};
+  char *kept = NULL;
+  if (!writes) {
+    kept = malloc(bytes + 1);
+    if (!kept) check_fatal("internal", "out of memory");
+    open_pinned(p);
+    memcpy(kept, address, bytes);
+  }
+  p->pending[p->n_pending++] = (Pending){op, (char *)(uintptr_t)address, bytes, kept};
+}
+
+/* A copy into pinned memory has run: what later copies out of it must find. */
+static void note_written(const char *to, size_t bytes) {
+  Pinned *p = find_pinned(to);
+  for (int k = 0; p && k < p->n_pending; k++) {
+    const Pending *pending = &p->pending[k];
+    const char *start = to > pending->start ? to : pending->start;
+    const char *end = to + bytes < pending->start + pending->bytes ? to + bytes : pending->start + pending->bytes;
+    if (pending->kept && start < end) memcpy(pending->kept + (start - pending->start), start, (size_t)(end - start));
+  }
 }
 
 static void on_fault(int signal_number, siginfo_t *info, void *context) {
@@ -92,13 +136,12 @@ static void on_fault(int signal_number, siginfo_t *info, void *context) {
   }
   for (int k = 0; k < p->n_pending; k++) {
     const Pending *pending = &p->pending[k];
-    if ((size_t)(address - pending->start) >= pending->bytes) continue;
+    if (pending->kept || (size_t)(address - pending->start) >= pending->bytes) continue;
     const char *place = check_place_text(check_place_create());
     check_report("host race", "the host touches %s in '%s'%s%s while %s may still run", check_buffer_at(address), check_action(),
                  place[0] ? " at " : "", place, check_label_text(pending->op->id));
   }
-  p->protection = PROT_READ | PROT_WRITE;
-  mprotect(p->base, p->bytes, p->protection);
+  open_pinned(p);
 }
 
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags) {
@@ -181,7 +224,8 @@ static void run_copy(Op *op) {
   if (from && check_memory_contains(from)) check_access(from, copy->bytes, false, false);
   if (check_memory_contains(copy->to)) check_access(copy->to, copy->bytes, true, false);
   if (from) memcpy(copy->to, from, copy->bytes);
-  else memset(copy->to, copy->value, copy->bytes);
+  if (from && !check_memory_contains(copy->to)) note_written(copy->to, copy->bytes);
+  if (!from) memset(copy->to, copy->value, copy->bytes);
 }
 
 static void note_copy(Op *op) {
