@@ -1,6 +1,6 @@
 /* Matrix products by cuBLASLt. In: the rows of pp_program.products. Out: for each a description, layouts and an
  * algorithm, chosen at start for the fixed workspace of a compute stream. Row-major C = A·B is column-major C' = B'·A',
- * so the operands change places. f32 is computed in f32 (no TF32), f64 in f64. No split of k whose
+ * so the operands change places. f32 is computed in f32 (no TF32), f64 in f64, bf16 is summed in f32. No split of k whose
  * parts meet in a narrower type. */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,9 @@ static uint64_t workspace_bytes(const pp_program *program) {
   return program->scratch_bytes > partial_bytes() ? program->scratch_bytes - partial_bytes() : 0;
 }
 
-static cudaDataType type_of(int dtype) { return dtype == PP_F64 ? CUDA_R_64F : CUDA_R_32F; }
+static cudaDataType type_of(int dtype) {
+  return dtype == PP_F64 ? CUDA_R_64F : dtype == PP_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
 
 /* --- plans ----------------------------------------------------------------------------------------- */
 
