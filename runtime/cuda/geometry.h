@@ -89,14 +89,38 @@ PP_GEOMETRY pp_geometry pp_attention_tiles_geometry(int64_t heads, int64_t t, in
 }
 enum { PP_ATTENTION_TILES = 3, PP_ATTENTION_GRAD_TILES = 4, PP_ATTENTION_GRAD_KV_SCORES = 2 };
 
+/* bf16: a warp has 16 rows; the other side comes STEP rows at a time. */
+enum { PP_ATTENTION_MAX_D = 256 };
+PP_GEOMETRY int pp_attention_bf16_parts(int64_t d) { return d > 128 ? 2 : 1; } /* of the columns of dk and dv, a block each */
+PP_GEOMETRY int64_t pp_attention_bf16_width(int64_t d) {
+  int part = 16 * pp_attention_bf16_parts(d);
+  return pp_ceil_div(d, part) * part;
+}
+PP_GEOMETRY int64_t pp_attention_bf16_stride(int64_t d) { return pp_attention_bf16_width(d) + 8; }
+PP_GEOMETRY int pp_attention_bf16_warps(int64_t t) { return t > 32 ? 4 : t > 16 ? 2 : 1; }
+PP_GEOMETRY int pp_attention_bf16_step(int64_t d) { return d <= 64 ? 64 : 32; }
+/* own: tiles of the block's own rows, beside two of the other side's */
+PP_GEOMETRY int64_t pp_attention_bf16_shared(int64_t t, int64_t d, int own) {
+  return (own * 16 * pp_attention_bf16_warps(t) + 2 * pp_attention_bf16_step(d)) * pp_attention_bf16_stride(d) * 2;
+}
+PP_GEOMETRY pp_geometry pp_attention_bf16_geometry(int64_t heads, int64_t t, int64_t d, int own, int parts) {
+  int warps = pp_attention_bf16_warps(t);
+  pp_geometry g = {{heads * pp_ceil_div(t, 16 * warps) * parts, 1, 1}, 32 * warps, 1, pp_attention_bf16_shared(t, d, own)};
+  if (g.shared_bytes <= PP_CUDA_STATIC_SHARED) g.shared_bytes = 0;
+  return g;
+}
+
 /* heads: batch · heads of q; kv_heads: batch · heads of k. */
 PP_GEOMETRY pp_geometry pp_attention_geometry(int64_t heads, int64_t t, int64_t d, int bytes) {
+  if (bytes == 2) return pp_attention_bf16_geometry(heads, t, d, 1, 1);
   return pp_attention_tiles_geometry(heads, t, d, bytes, PP_ATTENTION_TILES, 1);
 }
 PP_GEOMETRY pp_geometry pp_attention_grad_q_geometry(int64_t heads, int64_t t, int64_t d, int bytes) {
+  if (bytes == 2) return pp_attention_bf16_geometry(heads, t, d, 2, 1);
   return pp_attention_tiles_geometry(heads, t, d, bytes, PP_ATTENTION_GRAD_TILES, 1);
 }
 PP_GEOMETRY pp_geometry pp_attention_grad_kv_geometry(int64_t kv_heads, int64_t t_kv, int64_t d, int bytes) {
+  if (bytes == 2) return pp_attention_bf16_geometry(kv_heads, t_kv, d, 2, pp_attention_bf16_parts(d));
   return pp_attention_tiles_geometry(kv_heads, t_kv, d, bytes, PP_ATTENTION_GRAD_TILES, PP_ATTENTION_GRAD_KV_SCORES);
 }
 

@@ -1,4 +1,5 @@
-// Attention and its gradient for f32 and f64, without a buffer of t × t (Dao et al., FlashAttention, 2022).
+// Attention and its gradient, without a buffer of t × t (Dao et al., FlashAttention, 2022): here for f32 and f64, for bf16
+// in attention_bf16.cuh; the last section chooses.
 // In: q, out, dout [batch, heads, t, d]; k, v [batch, kv_heads, t_kv, d], kv_heads divides heads. Out: out and lse
 // [batch, heads, t], dq, dk, dv, within rounding of runtime/kernels/attention_body.h. With t != t_kv row i of a causal
 // mask sees keys 0 … i + t_kv - t; a row that sees none gives 0.
@@ -12,37 +13,13 @@
 #ifndef PP_CUDA_ATTENTION_CUH
 #define PP_CUDA_ATTENTION_CUH
 
-#include "runtime/cuda/geometry.h"
-#include "runtime/kernels/cuda/reduce.cuh"
-
-// Shared memory of the block, aligned for packs; once in a kernel.
-template <int64_t BYTES> PP_DEVICE unsigned char *pp_shared_memory() {
-  if constexpr (BYTES > PP_CUDA_STATIC_SHARED) {
-    extern __shared__ __align__(16) unsigned char pp_shared[];
-    return pp_shared;
-  } else {
-    __shared__ __align__(16) unsigned char bytes[BYTES];
-    return bytes;
-  }
-}
+#include "runtime/kernels/cuda/attention_bf16.cuh"
+#include "runtime/kernels/cuda/attention_parts.cuh"
 
 PP_DEVICE float pp_fma(float a, float b, float c) { return fmaf(a, b, c); }
 PP_DEVICE double pp_fma(double a, double b, double c) { return fma(a, b, c); }
 PP_DEVICE float pp_log(float x) { return pp_log_f32(x); }
 PP_DEVICE double pp_log(double x) { return pp_log_f64(x); }
-
-// Scores in units of `unit`, so that exp of a score is one instruction for f32.
-template <typename T> struct pp_softmax;
-template <> struct pp_softmax<float> {
-  PP_DEVICE float unit() { return 0.693147180559945309417f; }
-  PP_DEVICE float per_unit() { return 1.44269504088896340736f; }
-  PP_DEVICE float exp(float x) { return exp2f(x); }
-};
-template <> struct pp_softmax<double> {
-  PP_DEVICE double unit() { return 1.0; }
-  PP_DEVICE double per_unit() { return 1.0; }
-  PP_DEVICE double exp(double x) { return pp_exp_f64(x); }
-};
 
 // Static numbers of one attention: D columns, ROWS rows for each thread.
 template <typename T, int64_t D_, int ROWS_> struct pp_tile {
@@ -163,17 +140,6 @@ template <typename Tile, typename T> PP_DEVICE void pp_tile_put(const T s[Tile::
       scores[(pp_tile_y() * Tile::ROWS + i) * Tile::SCORES + pp_tile_x() + 16 * j] = s[i][j];
 }
 
-// Keys that query row i sees.
-template <int64_t T_Q, int64_t T_KV, bool CAUSAL> PP_DEVICE int64_t pp_visible(int64_t i) {
-  int64_t n = CAUSAL ? i + 1 + T_KV - T_Q : T_KV;
-  return n < 0 ? 0 : n > T_KV ? T_KV : n;
-}
-
-// Of head h of batch · heads, its head of batch · kv_heads.
-template <int64_t HEADS, int64_t KV_HEADS> PP_DEVICE int64_t pp_kv_head(int64_t h) {
-  return h / HEADS * KV_HEADS + h % HEADS / (HEADS / KV_HEADS);
-}
-
 // --- forward -----------------------------------------------------------------------------------------------------------
 
 // One tile of keys: scores s become weights, of the rows' running maximum; sums of this thread's weights; earlier
@@ -202,7 +168,7 @@ PP_DEVICE void pp_attention_weigh(T s[Tile::ROWS][Tile::ROWS], const int n[Tile:
 
 // Block: a tile of queries of one head, the longest first.
 template <typename T, int64_t BATCH, int64_t HEADS, int64_t KV_HEADS, int64_t T_Q, int64_t T_KV, int64_t D, bool CAUSAL>
-PP_DEVICE void pp_attention(const T *q, const T *k, const T *v, T *out, T *lse, double scale) {
+PP_DEVICE void pp_attention_tiled(const T *q, const T *k, const T *v, T *out, T *lse, double scale) {
   constexpr int ROWS = pp_attention_rows(T_Q, D, (int)sizeof(T), PP_ATTENTION_TILES, 1);
   typedef pp_tile<T, D, ROWS> Tile;
   constexpr int64_t N_TILES = pp_ceil_div(T_Q, Tile::SIZE);
@@ -292,7 +258,7 @@ PP_DEVICE void pp_attention_grad_scores(const T *q_tile, const T *k_tile, const 
 
 // dq. Block: a tile of queries of one head, over all tiles of keys.
 template <typename T, int64_t BATCH, int64_t HEADS, int64_t KV_HEADS, int64_t T_Q, int64_t T_KV, int64_t D, bool CAUSAL>
-PP_DEVICE void pp_attention_grad_q(const T *q, const T *k, const T *v, const T *out, const T *lse, const T *dout, T *dq, double scale) {
+PP_DEVICE void pp_attention_tiled_grad_q(const T *q, const T *k, const T *v, const T *out, const T *lse, const T *dout, T *dq, double scale) {
   constexpr int ROWS = pp_attention_rows(T_Q, D, (int)sizeof(T), PP_ATTENTION_GRAD_TILES, 1);
   typedef pp_tile<T, D, ROWS> Tile;
   constexpr int64_t N_TILES = pp_ceil_div(T_Q, Tile::SIZE);
@@ -329,7 +295,7 @@ PP_DEVICE void pp_attention_grad_q(const T *q, const T *k, const T *v, const T *
 
 // dk and dv. Block: a tile of keys of one head of k, over the heads of its group and their tiles of queries.
 template <typename T, int64_t BATCH, int64_t HEADS, int64_t KV_HEADS, int64_t T_Q, int64_t T_KV, int64_t D, bool CAUSAL>
-PP_DEVICE void pp_attention_grad_kv(const T *q, const T *k, const T *v, const T *out, const T *lse, const T *dout, T *dk, T *dv,
+PP_DEVICE void pp_attention_tiled_grad_kv(const T *q, const T *k, const T *v, const T *out, const T *lse, const T *dout, T *dk, T *dv,
                                     double scale) {
   constexpr int ROWS = pp_attention_rows(T_KV, D, (int)sizeof(T), PP_ATTENTION_GRAD_TILES, PP_ATTENTION_GRAD_KV_SCORES);
   constexpr int64_t BYTES = pp_attention_shared(ROWS, D, (int)sizeof(T), PP_ATTENTION_GRAD_TILES, PP_ATTENTION_GRAD_KV_SCORES);
@@ -368,6 +334,28 @@ PP_DEVICE void pp_attention_grad_kv(const T *q, const T *k, const T *v, const T 
   }
   pp_tile_store<Tile>(dk_rows, dk + kv_head * T_KV * D, at, T_KV);
   pp_tile_store<Tile>(dv_rows, dv + kv_head * T_KV * D, at, T_KV);
+}
+
+// --- either form: T is float, double or pp_bf16 --------------------------------------------------------------------------
+
+template <typename T, int64_t BATCH, int64_t HEADS, int64_t KV_HEADS, int64_t T_Q, int64_t T_KV, int64_t D, bool CAUSAL>
+PP_DEVICE void pp_attention(const T *q, const T *k, const T *v, T *out, typename pp_wide<T>::type *lse, double scale) {
+  if constexpr (sizeof(T) == sizeof(pp_bf16)) pp_attention_bf16<BATCH, HEADS, KV_HEADS, T_Q, T_KV, D, CAUSAL>(q, k, v, out, lse, scale);
+  else pp_attention_tiled<T, BATCH, HEADS, KV_HEADS, T_Q, T_KV, D, CAUSAL>(q, k, v, out, lse, scale);
+}
+
+template <typename T, int64_t BATCH, int64_t HEADS, int64_t KV_HEADS, int64_t T_Q, int64_t T_KV, int64_t D, bool CAUSAL>
+PP_DEVICE void pp_attention_grad_q(const T *q, const T *k, const T *v, const T *out, const typename pp_wide<T>::type *lse, const T *dout, T *dq,
+                                   double scale) {
+  if constexpr (sizeof(T) == sizeof(pp_bf16)) pp_attention_bf16_grad_q<BATCH, HEADS, KV_HEADS, T_Q, T_KV, D, CAUSAL>(q, k, v, out, lse, dout, dq, scale);
+  else pp_attention_tiled_grad_q<T, BATCH, HEADS, KV_HEADS, T_Q, T_KV, D, CAUSAL>(q, k, v, out, lse, dout, dq, scale);
+}
+
+template <typename T, int64_t BATCH, int64_t HEADS, int64_t KV_HEADS, int64_t T_Q, int64_t T_KV, int64_t D, bool CAUSAL>
+PP_DEVICE void pp_attention_grad_kv(const T *q, const T *k, const T *v, const T *out, const typename pp_wide<T>::type *lse, const T *dout, T *dk,
+                                    T *dv, double scale) {
+  if constexpr (sizeof(T) == sizeof(pp_bf16)) pp_attention_bf16_grad_kv<BATCH, HEADS, KV_HEADS, T_Q, T_KV, D, CAUSAL>(q, k, v, out, lse, dout, dk, dv, scale);
+  else pp_attention_tiled_grad_kv<T, BATCH, HEADS, KV_HEADS, T_Q, T_KV, D, CAUSAL>(q, k, v, out, lse, dout, dk, dv, scale);
 }
 
 #endif
