@@ -11,6 +11,7 @@
 
 enum { MAX_ALLOCATIONS = 1024, SPANS_MORE = 1024, PAGE_BYTES = 4096, GAP_BYTES = 4096, MAX_TEXT = 256 };
 #define REGION_BYTES ((size_t)4 << 30)
+#define HUGE_BYTES ((size_t)2 << 20)
 #define FOREVER UINT32_MAX
 
 char *check_region;
@@ -23,15 +24,18 @@ static int n_allocations, n_buffers, buffer_capacity;
 
 static void reserve(void) {
   if (check_region) return;
-  check_region = mmap(NULL, REGION_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (check_region == MAP_FAILED) check_fatal("internal", "can't reserve device memory");
+  char *at = mmap(NULL, REGION_BYTES + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) check_fatal("internal", "can't reserve device memory");
+  check_region = at + (HUGE_BYTES - (uintptr_t)at % HUGE_BYTES) % HUGE_BYTES;
+  madvise(check_region, REGION_BYTES, MADV_HUGEPAGE); /* opened and closed at every call: few entries of page tables */
   check_cells_reserve(REGION_BYTES);
 }
 
 /* Device memory, readable by this process or not: the host may not touch it. */
 void check_memory_open(bool open) {
   if (!check_region || open == region_is_open) return;
-  if (mprotect(check_region, region_used, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+  size_t bytes = (region_used + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
+  if (mprotect(check_region, bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
     check_fatal("internal", "mprotect failed");
   region_is_open = open;
 }
