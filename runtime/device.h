@@ -25,6 +25,9 @@ typedef struct pp_device {
   int shares_windows;  /* 1: windows lie in the job's segment, where peers read from them */
   pp_status (*create)(pp_rank *rank);   /* sets arena, window and seen: after the transport has connected */
   void (*destroy)(pp_rank *rank);       /* of a half-made one too */
+  /* What ranks must have alike, as one number: which algorithms products take; and bytes that libraries have taken of the
+   * device so far beside the rank's own, those of other processes too. Null: nothing of the kind. */
+  pp_status (*describe)(pp_rank *rank, uint64_t *out_digest, uint64_t *out_library_bytes);
   pp_status (*begin_step)(pp_rank *rank, int *out_issued); /* 1: the whole step has been issued, as it was captured before */
   /* Everything of the step has been issued. With `sees` it returns when the step has ended and rank->seen
    * holds its results; else it may return at once. */

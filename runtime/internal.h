@@ -114,6 +114,7 @@ typedef struct {
   _Atomic int32_t pid;
   _Atomic uint32_t crash_signal;
   _Atomic uint64_t peak_rss_bytes;
+  uint64_t device_digest, library_bytes; /* see pp_device.describe; read after the first barrier */
   uint32_t n_tasks, n_lines;
   uint64_t options[PP_MAX_OPTIONS]; /* see pp_options_publish; read after the first barrier */
   char waiting_text[PP_WAITING_BYTES];

@@ -207,6 +207,15 @@ void pp_log_close_line(pp_rank *rank) {
 
 /* --- the end ------------------------------------------------------------------------------------ */
 
+/* Which algorithms the products take, and what the libraries have taken of each rank's device. */
+static void add_device(pp_rank *rank) {
+  pp_log *log = &rank->log;
+  add(log, ",\"products\":\"%016llx\",\"library_bytes\":[", (unsigned long long)rank->slot->device_digest);
+  for (int r = 0; r < rank->program->n_ranks; r++)
+    add(log, "%s%llu", r ? "," : "", (unsigned long long)rank->slots[r].library_bytes);
+  add(log, "]");
+}
+
 void pp_log_done(pp_rank *rank) {
   pp_log *log = &rank->log;
   const pp_program *program = rank->program;
@@ -223,12 +232,14 @@ void pp_log_done(pp_rank *rank) {
   for (int r = 0; r < program->n_ranks; r++) {
     add(log, "%s%llu", r ? "," : "", (unsigned long long)atomic_load(&rank->slots[r].peak_rss_bytes));
   }
-  add(log, "]}\n");
+  add(log, "]");
+  if (program->device->describe) add_device(rank);
+  add(log, "}\n");
   flush_line(rank);
 }
 
 static size_t line_bytes(const pp_rank *rank) {
-  size_t n = 1024 + 64 * (size_t)rank->program->n_ranks;
+  size_t n = 1024 + 96 * (size_t)rank->program->n_ranks;
   for (int k = 0; k < rank->program->n_outputs; k++) {
     n += 2 * strlen(rank->program->outputs[k].name) + 32 * (size_t)output_length(rank, k) + 16;
   }

@@ -197,13 +197,25 @@ static void choose_spins(pp_rank *rank) {
 
 /* A launcher that starts each rank by its own command can give them different options. */
 static pp_status check_options(pp_rank *rank) {
+  const pp_device *device = rank->program->device;
   pp_options_publish(rank->options, rank->program, rank->slot->options);
+  if (device->describe) PP_TRY(device->describe(rank, &rank->slot->device_digest, &rank->slot->library_bytes));
   PP_TRY(rank->transport->barrier(rank));
   for (int r = 1; r < rank->program->n_ranks; r++) {
     const char *name = pp_options_differ(rank->slots[0].options, rank->slots[r].options);
     if (name) return pp_fail(rank, PP_EXIT_USAGE, "ranks 0 and %d were started with different %s", r, name);
+    if (rank->slots[0].device_digest == rank->slots[r].device_digest) continue;
+    return pp_fail(rank, PP_EXIT_INPUT, "ranks 0 and %d would take different algorithms for products: their GPUs or libraries differ", r);
   }
   return PP_OK;
+}
+
+/* The transport takes memory of the device too. */
+static pp_status start_transport(pp_rank *rank) {
+  const pp_device *device = rank->program->device;
+  if (!rank->transport->start) return PP_OK;
+  PP_TRY(rank->transport->start(rank));
+  return device->describe ? device->describe(rank, &rank->slot->device_digest, &rank->slot->library_bytes) : PP_OK;
 }
 
 static pp_status prepare(pp_rank *rank, void *segment) {
@@ -213,7 +225,7 @@ static pp_status prepare(pp_rank *rank, void *segment) {
   pp_check_start(rank);
   PP_TRY(pp_watch_start(rank));
   PP_TRY(check_options(rank));
-  if (rank->transport->start) PP_TRY(rank->transport->start(rank));
+  PP_TRY(start_transport(rank));
   PP_TRY(pp_data_open(rank));
   PP_TRY(pp_save_check(rank));
   PP_TRY(pp_parameters_start(rank));

@@ -96,8 +96,9 @@ static pp_status allocate(pp_rank *rank) {
   const pp_program *program = rank->program;
   struct pp_cuda *cuda = rank->cuda;
   uint64_t window = align_up(program->arena_bytes), scratch = window + align_up(program->window_bytes), available = 0;
-  uint64_t each = align_up(program->scratch_bytes), state = scratch + each * (uint64_t)program->n_streams;
-  cuda->memory_bytes = state + PP_CUDA_STATE_BYTES;
+  uint64_t each = program->scratch_bytes, state = scratch + each * (uint64_t)program->n_streams;
+  cuda->memory_bytes = (uint64_t)pp_cuda_bytes((long long)program->arena_bytes, (long long)program->window_bytes, program->n_streams,
+                                               (long long)program->scratch_bytes);
   PP_TRY(free_bytes(rank, &available));
   if (cuda->memory_bytes > available) {
     return pp_fail(rank, PP_EXIT_INPUT, "device %d has %llu bytes free; this rank needs %llu, and the libraries some more", cuda->device,
@@ -174,7 +175,6 @@ static pp_status check_limits(pp_rank *rank) {
 }
 
 static pp_status create(pp_rank *rank) {
-  uint64_t before = 0, after = 0;
   rank->cuda = calloc(1, sizeof *rank->cuda);
   if (!rank->cuda) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   rank->cuda->step_begin = rank->cuda->step_gate = rank->cuda->step_end = -1;
@@ -182,15 +182,20 @@ static pp_status create(pp_rank *rank) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 0); /* kernels are loaded here, not in step 1 */
   PP_TRY(choose_device(rank));
   PP_TRY(allocate(rank));
-  PP_TRY(free_bytes(rank, &before));
+  PP_TRY(free_bytes(rank, &rank->cuda->free_bytes));
   PP_TRY(pp_names_create(rank));
   PP_TRY(create_streams(rank));
   PP_TRY(pp_cuda_kernels_create(rank));
   PP_TRY(pp_cuda_products_create(rank));
   PP_TRY(pp_cuda_step_create(rank));
-  PP_TRY(start_state(rank));
-  PP_TRY(free_bytes(rank, &after));
-  rank->cuda->library_bytes = before > after ? before - after : 0;
+  return start_state(rank);
+}
+
+static pp_status describe(pp_rank *rank, uint64_t *out_digest, uint64_t *out_library_bytes) {
+  uint64_t now = 0;
+  PP_TRY(free_bytes(rank, &now));
+  *out_digest = rank->cuda->products_digest;
+  *out_library_bytes = rank->cuda->free_bytes > now ? rank->cuda->free_bytes - now : 0;
   return PP_OK;
 }
 
@@ -226,6 +231,7 @@ const pp_device pp_device_cuda = {
     .transports = transports,
     .create = create,
     .destroy = destroy,
+    .describe = describe,
     .begin_step = pp_cuda_begin_step,
     .end_step = pp_cuda_end_step,
     .enter = pp_cuda_enter,

@@ -73,7 +73,7 @@ def lines(job):
     """The JSON lines without what is measured."""
     result = [json.loads(line) for line in job.out.splitlines() if line.startswith("{")]
     for line in result:
-        for measured in ("tokens_per_s", "peak_rss_bytes", "mapped_bytes"):
+        for measured in ("tokens_per_s", "peak_rss_bytes", "mapped_bytes", "products", "library_bytes"):
             line.pop(measured, None)
     return result
 
@@ -86,8 +86,9 @@ def cpu(folder, arguments, **variables):
     return job
 
 
-def same_as_cpu(folder, ranks, seed, arguments, **variables):
-    expected, job = cpu(folder, arguments, **variables), run(folder, "chain", ranks, arguments, seed=seed, **variables)
+def same_as_cpu(folder, ranks, seed, arguments, *more, **variables):
+    """`more`: options that a program for CPUs doesn't have."""
+    expected, job = cpu(folder, arguments, **variables), run(folder, "chain", ranks, [*arguments, *more], seed=seed, **variables)
     what = f"{ranks} ranks, seed {seed}, {' '.join(arguments)} {variables}"
     check(job.status == expected.status, what, "exit status", job.status, job.err)
     check(job.err == expected.err, what, job.err, "where the CPU says", expected.err)
@@ -108,6 +109,20 @@ def files(folder):
     for kind in "wg":
         check(read(f"{folder}/cpu.{kind}") == read(f"{folder}/gpu.{kind}"), "saved", kind)
     same_as_cpu(folder, 2, 1, ["--steps=1", "--init=gpu.w", "--json"])
+
+
+def traces(folder):
+    """A task of every action, and every transfer ends after it began and before the receiving task."""
+    told(folder, 2, ["--steps=3", "--trace=t.json", "--trace-steps=2:3"], [], 0)
+    with open(os.path.join(folder, "t.json")) as file:
+        events = json.load(file)["traceEvents"]
+    tasks = [e for e in events if e.get("cat") == "task"]
+    check(len(tasks) == 2 * (2 * 16 + 4 + 1 + 4), "traced tasks:", len(tasks))
+    check(all(e["dur"] > 0 for e in tasks), "a traced task takes no time")
+    begins = {e["id"]: e["ts"] for e in events if e.get("cat") == "transfer" and e["ph"] == "b"}
+    ends = {e["id"]: e["ts"] for e in events if e.get("cat") == "transfer" and e["ph"] == "e"}
+    check(begins and begins.keys() == ends.keys(), "traced transfers:", len(begins), len(ends))
+    told(folder, 1, ["--steps=2", "--graph", "--trace=t.json"], ["--graph and --trace: the actions of a captured step have no times"], 2)
 
 
 def told(folder, ranks, arguments, texts, status, **more):
@@ -161,7 +176,9 @@ def chain(folder, seeds):
     for seed in range(seeds):
         for ranks in (1, 2, 4):
             same_as_cpu(folder, ranks, seed, ["--steps=4", "--json"])
-    same_as_cpu(folder, 2, 1, ["--steps=7", "--json", "--log-every=3"])
+        same_as_cpu(folder, 2, seed, ["--steps=5", "--json"], "--graph")
+        same_as_cpu(folder, 2, seed, ["--steps=7", "--json", "--log-every=3"])
+    traces(folder)
     same_as_cpu(folder, 2, 1, ["--steps=2", "--json"], PP_TEST_DATA_KIND=1, PP_TEST_DATA=os.path.join(folder, "tokens"))
     files(folder)
     steps_that_change_nothing(folder)
