@@ -2,10 +2,10 @@
 # Compiles one file, or takes the object from a cache:
 #   cc-cached.sh OBJECT SOURCE COMPILER FLAGS…
 # Of device code (SOURCE ends with .cu) FLAGS say what comes out, and $INCLUDED names what the source includes.
-# An object's name is the SHA-256 of the compiler's version, the flags and the preprocessed source, for nvcc the
-# source and what it includes. The
-# cache is $OBJECT_CACHE, else ~/.cache/ppc/objects; OBJECT_CACHE= (empty) turns it off. Files appear by
-# renaming, so that any number of builds can share it; whatever goes wrong with it, the compiler runs.
+# An object's name is the SHA-256 of the compiler's version, the flags and the preprocessed source; of device code,
+# of the source and what it includes. The cache is $OBJECT_CACHE, else ~/.cache/ppc/objects; OBJECT_CACHE= (empty)
+# turns it off. Files appear by renaming, so that any number of builds can share it; whatever goes wrong with it,
+# the compiler runs.
 set -eu
 object=$1 source=$2
 shift 2

@@ -42,6 +42,7 @@ static const char makefile_flags[] =
     "CFLAGS := -std=c11 -O2 -g -ffp-contract=off\n"
     "WARN    =\n"
     "SOURCE := -D_GNU_SOURCE -Wall -Wextra -I. -Iruntime -isystem $(CUDA)/include $(addprefix -isystem ,$(NCCL:%=%/include))\n"
+    "# Where the libraries are.\n"
     "FOLDERS := $(wildcard $(CUDA)/lib64 $(CUDA)/lib $(CUDA)/targets/*/lib $(NCCL:%=%/lib64) $(NCCL:%=%/lib))\n"
     "# A path in the programs that LD_LIBRARY_PATH goes before.\n"
     "LDFLAGS := -Wl,--no-undefined -Wl,--enable-new-dtags $(FOLDERS:%=-L%) $(FOLDERS:%=-Wl,-rpath,%)\n"
