@@ -51,7 +51,7 @@ for key, mark in marks.items():
 planned = Counter()
 for rank in plan["ranks"]:
     for i, a in enumerate(rank["actions"]):
-        for op, t in a.get("before", []) + a.get("after", []):
+        for op, t, _ in a.get("before", []) + a.get("after", []):
             if op.startswith("await"):
                 planned[rank["rank"], i, op[6:], t] += 1
 seen = Counter((e["pid"], e["args"]["action"], e["args"]["why"], e["args"]["id"]) for e in of("wait", "X"))
