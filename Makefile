@@ -33,7 +33,7 @@ LIBRARY   := $(call objects,$(BASE) $(DSL) $(COMPILER) $(CODEGEN)) $(filter-out 
 RUNTIME   := $(sort $(wildcard runtime/*.[hc] runtime/*.sh runtime/transport/*.[hc] runtime/kernels/*.[hc]))
 RUNTIME   := $(filter-out %_test.c,$(RUNTIME))
 # Goes into folders of emitted programs, beside the above.
-EMBEDDED  := $(sort $(RUNTIME) $(filter-out %_test.c, $(wildcard runtime/cuda/*.[ch] runtime/kernels/cuda/*.cuh runtime/check/*.[ch] \
+EMBEDDED  := $(sort $(RUNTIME) $(filter-out %_test.c, $(wildcard runtime/cuda/*.[ch] runtime/cuda/*.awk runtime/kernels/cuda/*.cuh runtime/check/*.[ch] \
              runtime/check/*.map runtime/check/*.mk)))
 
 all: bin/ppc

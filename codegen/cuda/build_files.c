@@ -17,6 +17,7 @@ static const char makefile_head[] =
     "#   make                the programs rank_0, rank_1, … and kernels.fatbin; ./launch.sh starts them\n"
     "#   make check          what stands in for a GPU: PPC_CHECK=SEED ./launch.sh runs the same programs on this\n"
     "#                       host, in an order of things that the seed chooses, and reports races and hangs\n"
+    "#   make occupancy      registers, shared memory and occupancy of each kernel\n"
     "#   make V=1            shows the commands;  WARN=-Werror: warnings of the C compiler are errors\n"
     "#   make CUDA=DIR       the toolkit, when nvcc is not on PATH;  NCCL=DIR: NCCL, when it is elsewhere\n"
     "#   make ARCH='90 100'  the GPUs that device code is built for; later ones compile the PTX of the last\n"
@@ -76,10 +77,17 @@ static const char makefile_rules[] =
     "kernels.host.so: $(DEVICE)\n"
     "check: all $(CHECK_LIBS) kernels.host.so\n"
     "\n"
+    "# Registers, shared memory and theoretical occupancy of each kernel, for each of ARCH.\n"
+    "occupancy: kernels.cu $(DEVICE)\n"
+    "\t@mkdir -p $(BUILD)\n"
+    "\t@$(NVCC) $(filter-out -Werror all-warnings,$(NVCCFLAGS)) $(CODE) -Xptxas -v -I. -fatbin -o $(BUILD)/occupancy.fatbin $< \\\n"
+    "\t  >$(BUILD)/occupancy.log 2>&1 || { cat $(BUILD)/occupancy.log; exit 1; }\n"
+    "\t@awk -f runtime/cuda/occupancy.awk kernels_launch.c $(BUILD)/occupancy.log\n"
+    "\n"
     "clean:\n"
     "\trm -rf obj check kernels.fatbin kernels.host.* $(PROGRAMS)\n"
     "\n"
-    ".PHONY: all check clean\n";
+    ".PHONY: all check occupancy clean\n";
 
 /* What the command line of ppc names, else those that nvcc knows. */
 static void emit_arch(Str *out, const Plan *plan) {
