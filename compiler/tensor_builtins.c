@@ -630,6 +630,11 @@ static bool check_attention(Eval *e, const BuiltinCall *call,
         e, call->loc,
         "'attention': %lld query heads are no multiple of %lld key heads",
         (long long)type_dim(q, 1), (long long)type_dim(k, 1));
+  } else if (e->options->target == PP_TARGET_CUDA &&
+             type_dim(q, 3) > PP_CUDA_MAX_HEAD) {
+    eval_error(e, call->loc,
+               "'attention': heads of width %lld; on GPUs they have at most %d",
+               (long long)type_dim(q, 3), PP_CUDA_MAX_HEAD);
   } else {
     return true;
   }
