@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Models × schedules: CUDA programs under the checking libraries against the programs for CPUs.
+
+    testdata/cuda/matrix.py [MODEL…] [--schedules=S,T] [--precisions=f32,bf16] [--seeds=1:6] [--arch=80] [--kernels=first|all]
+
+For each model of testdata/models and each precision the CPU target gives the losses, once: its bits are the same
+for all schedules. Each schedule's program is built, with every warning an error, and run once for each seed. Losses must
+lie within 1e-5 of the CPU's (bf16: 2e-2), losses and parameters must be the same bits for all seeds and all
+schedules, and no run may report anything. Two ranks hold four stages.
+
+Programs whose device code is the same share it. nvcc compiles that of the first schedule of a model (--kernels=all: of
+each), for one architecture (--arch): the program under check runs what the C++ compiler made of the same text.
+Prints a line for each schedule, and what the parts took. Without nvcc: `skipped: …`.
+"""
+import argparse
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+import run
+
+MODELS = ("mlp", "gpt2", "llama", "encdec", "skip")
+SCHEDULES = ("dualpipe_v", "gpipe", "one_f_one_b", "interleaved_1f1b", "zb_h1", "zb_v")  # the first needs every kernel
+SIZES = {"ranks": 2, "microbatches": 4, "steps": 2, "stages": 4, "width": 32, "length": 16}
+FOLDER = os.path.join(run.ROOT, "testdata/models")
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    p.add_argument("models", nargs="*", default=MODELS)
+    p.add_argument("--schedules", default=",".join(SCHEDULES))
+    p.add_argument("--precisions", default="f32")
+    p.add_argument("--seeds", default="1:6")
+    p.add_argument("--arch", default="80")
+    p.add_argument("--kernels", choices=["first", "all"], default="first")
+    p.add_argument("--limit", type=float, default=300)
+    p.add_argument("--keep", metavar="DIR")
+    p.add_argument("--ppc", default=os.path.join(run.ROOT, "bin/ppc"))
+    return p.parse_args()
+
+
+class Clock:
+    """What the parts took, in seconds."""
+
+    def __init__(self):
+        self.took = {}
+
+    def time(self, part, function, *args):
+        begin = time.monotonic()
+        try:
+            return function(*args)
+        finally:
+            self.took[part] = self.took.get(part, 0.0) + time.monotonic() - begin
+
+
+def options(path, precision):
+    named = [f"--{k}={SIZES[k]}" for k in ("ranks", "microbatches", "steps")] + ([f"--precision={precision}"] if precision != "f32" else [])
+    return named + [x for k in ("stages", "width", "length") if run.has_const(path, k) for x in ("-D", f"{k}={SIZES[k]}")]
+
+
+def check_libraries():
+    os.makedirs(os.path.join(run.ROOT, "build"), exist_ok=True)
+    run.must(["flock", os.path.join(run.ROOT, "build/check.lock"), "make", "-s", "-C", run.ROOT, "check-libs"], 600)
+
+
+def digest(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()
+
+
+class Kernels:
+    """Device code by its text: the folder that has it built."""
+
+    def __init__(self, keep_all, arch):
+        self.of, self.fatbin, self.keep_all, self.arch = {}, None, keep_all, arch
+
+    def build(self, folder, clock):
+        text = digest(os.path.join(folder, "kernels.cu"))
+        if text in self.of:
+            for name in ("kernels.host.so", "kernels.fatbin"):
+                shutil.copy2(os.path.join(self.of[text], name), folder)
+            return
+        clock.time("device code for this CPU", make, folder, "kernels.host.so")
+        if self.fatbin is None or self.keep_all:
+            clock.time("nvcc", make, folder, "kernels.fatbin", f"ARCH={self.arch}")
+            self.fatbin = self.fatbin or os.path.join(folder, "kernels.fatbin")
+        else:
+            shutil.copy2(self.fatbin, folder)
+        self.of[text] = folder
+
+
+def make(folder, *targets):
+    done = run.must(["make", "-s", "-C", folder, "WARN=-Werror", *targets], 1200)
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "warning" in line]
+    if said:
+        raise run.Failure("warnings of the build:\n" + "\n".join(said))
+
+
+def build(a, path, precision, schedule, folder, kernels, clock):
+    clock.time("ppc", run.must, [a.ppc, "compile", path, "--target=cuda", f"--schedule={schedule}", "-o", folder] + options(path, precision), 120)
+    os.symlink(os.path.join(run.ROOT, "build/check"), os.path.join(folder, "check"))
+    kernels.build(folder, clock)
+    clock.time("host code", make, folder, *(f"rank_{r}" for r in range(SIZES["ranks"])))
+
+
+def run_schedule(a, folder, precision, expected, first, clock):
+    """Losses and hashes of the first run; `first` are those of earlier schedules."""
+    worst = 0.0
+    a.tolerance, a.precision, a.set = None, precision, []
+    for seed in run.seeds_of(a.seeds):
+        got = clock.time("runs", run.run_seed, a, folder, seed)
+        worst = max(worst, run.compare(a, expected, got[0]))
+        if first is not None and got != first:
+            raise run.Failure(f"seed {seed} gives other bits:\n{got}\n{first}")
+        first = got
+    return first, worst
+
+
+def check_model(a, model, precision, folder, clock):
+    path = model if os.path.sep in model else os.path.join(FOLDER, model + ".pp")
+    expected, _ = run.results(clock.time("CPU", run.must, [a.ppc, "run", path, "--json", "--ranks=1"] + options(path, precision)[1:], a.limit).stdout)
+    kernels, first, failed = Kernels(a.kernels == "all", a.arch), None, 0
+    for schedule in a.schedules.split(","):
+        what, place = f"{model} {precision} {schedule}", os.path.join(folder, f"{model}_{precision}_{schedule}")
+        try:
+            build(a, path, precision, schedule, place, kernels, clock)
+            first, worst = run_schedule(a, place, precision, expected, first, clock)
+            print(f"ok {what}: losses within {worst:.2g}", flush=True)
+        except run.Failure as e:
+            print(f"FAIL {what}: {e}", flush=True)
+            failed += 1
+    return failed
+
+
+def main():
+    a = arguments()
+    if not run.has_nvcc():
+        print("skipped: nvcc is not installed")
+        return 0
+    folder, clock = a.keep or tempfile.mkdtemp(prefix="ppc-cuda."), Clock()
+    try:
+        check_libraries()
+        failed = sum(check_model(a, model, precision, folder, clock) for model in a.models for precision in a.precisions.split(","))
+        print(", ".join(f"{part} {seconds:.1f} s" for part, seconds in clock.took.items()))
+        return 1 if failed else 0
+    except run.Failure as e:
+        print(f"FAIL {e}")
+        return 1
+    finally:
+        if not a.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
