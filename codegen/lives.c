@@ -88,6 +88,8 @@ static int64_t argument_bytes(const Plan *plan, const PlanTask *task, const Plan
   }
 }
 
+static bool is_prepared(const Plan *plan, int value) { return plan->prepared && plan->prepared[value]; }
+
 static void add_argument(Walk *w, const PlanAction *action, int k, uint32_t point, const char *name) {
   const PlanTask *task = &w->plan->tasks[action->task];
   const PlanArgument *a = &task->arguments[k];
@@ -102,7 +104,10 @@ static void add_argument(Walk *w, const PlanAction *action, int k, uint32_t poin
   Use use = {.what = (int)a->kind, .id = task->stage, .microbatch = action->microbatch, .space = space_of(offset),
              .offset = offset & ~EMIT_IN_WINDOW, .size_bytes = (uint64_t)size_bytes,
              .first = point, .last = point, .name = name};
-  if (a->kind == PLAN_ARG_VALUE) use.id = a->value;
+  if (a->kind == PLAN_ARG_VALUE) {
+    use.id = a->value;
+    if (is_prepared(w->plan, a->value)) use.microbatch = -1;
+  }
   if (a->kind == PLAN_ARG_WORKSPACE) use.id = (int)point; /* never one life with another action's */
   VEC_PUSH(w->arena, &w->uses, use);
 }
@@ -114,6 +119,7 @@ static void add_transfer(Walk *w, const PlanTransferOp *op, uint32_t point) {
              .space = sends ? PP_WINDOW : t->receive_space,
              .offset = sends ? t->send_offset : t->receive_offset, .size_bytes = (uint64_t)t->size_bytes,
              .first = point, .last = point, .name = w->plan->values[sends ? t->sent_as : t->value]};
+  if (is_prepared(w->plan, use.id)) use.microbatch = -1;
   use.offset &= ~EMIT_IN_WINDOW;
   VEC_PUSH(w->arena, &w->uses, use);
 }

@@ -261,6 +261,7 @@ static const char *purpose(pp_task_kind kind) {
       "after the loop, the loss, the norm and the one factor of all gradients",
       "the optimizer's step",
       "copies of tied parameters take the new values",
+      "before the loop, what follows from parameters alone",
   };
   _Static_assert(sizeof texts / sizeof *texts == PP_TASK_KIND_COUNT, "one text per kind");
   return texts[kind];

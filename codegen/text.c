@@ -27,7 +27,7 @@ const char *emit_dtype(pp_dtype dtype) {
 
 const char *emit_kind(pp_task_kind kind) {
   static const char *const names[] = {"PP_FWD",    "PP_BWD",    "PP_BWD_INPUT", "PP_BWD_WEIGHT",
-                                      "PP_FINISH", "PP_DECIDE", "PP_UPDATE",    "PP_REFRESH"};
+                                      "PP_FINISH", "PP_DECIDE", "PP_UPDATE",    "PP_REFRESH", "PP_PREPARE"};
   _Static_assert(sizeof names / sizeof *names == PP_TASK_KIND_COUNT, "one name per kind");
   return names[kind];
 }

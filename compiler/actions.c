@@ -36,6 +36,7 @@ int actions_find(const Actions *a, int stage, pp_task_kind kind, int microbatch)
 
 int actions_maker(const Actions *a, int value, int microbatch) {
   const TaskValue *v = &a->tasks->values[value];
+  if (tasks_is_prepared(a->tasks, value)) return actions_find(a, v->stage, PP_PREPARE, -1);
   for (int kind = 0; kind < PP_TASK_KIND_COUNT; kind++) {
     if (!(v->made_by & 1u << kind)) continue;
     int action = actions_find(a, v->stage, (pp_task_kind)kind, microbatch);

@@ -22,7 +22,7 @@ typedef struct {
 } Actions;
 
 Actions *actions_create(const Tasks *tasks, Arena *arena);
-/* Global number of an action, -1 when it is in no rank's list. microbatch: -1 after the loop. */
+/* Global number of an action, -1 when it is in no rank's list. microbatch: -1 outside the loop. */
 int actions_find(const Actions *a, int stage, pp_task_kind kind, int microbatch);
 /* The action that makes a value for that microbatch, -1. */
 int actions_maker(const Actions *a, int value, int microbatch);

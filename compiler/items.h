@@ -19,7 +19,7 @@ typedef enum {
   /* live over some actions */
   ITEM_FRAME,        /* stage, microbatch */
   ITEM_WEIGHT_FRAME, /* stage, microbatch */
-  ITEM_VALUE,        /* root value (tasks_root), microbatch (-1 after the loop) */
+  ITEM_VALUE,        /* root value (tasks_root), microbatch (-1 outside the loop) */
   ITEM_WORKSPACE,    /* index of the action */
   ITEM_KIND_COUNT
 } ItemKind;

@@ -40,6 +40,15 @@ static inline Job job_start(Fixture *f, Machine *(*start)(Ir *, Arena *)) {
 
 static inline Op task(Job *j, int stage, const char *name) { return func_find(j->f->ir, j->modules[stage], name); }
 
+static inline bool is_prepared(Job *j, int stage, int64_t id) {
+  Op func = task(j, stage, "prepare");
+  int64_t n = 0;
+  const int64_t *out = op_is_null(func) ? NULL : op_ints(j->f->arena, func, "pp.out", &n);
+  for (int64_t i = 0; i < n; i++)
+    if (out[i] == id) return true;
+  return false;
+}
+
 static inline Tensor **slot(Job *j, int microbatch, int64_t id) {
   int at = microbatch < 0 ? j->n_microbatches : microbatch;
   while (j->values[at].n <= id) VEC_PUSH(j->f->arena, &j->values[at], NULL);
@@ -66,7 +75,7 @@ static inline void run_task(Job *j, int stage, const char *name, int microbatch)
   Tensor **args = arena_alloc_array(j->f->arena, (size_t)n_in, sizeof *args);
   Tensor **results = arena_alloc_array(j->f->arena, (size_t)n_out, sizeof *results);
   for (int64_t i = 0; i < n_in; i++) {
-    args[i] = *slot(j, microbatch, in[i]);
+    args[i] = *slot(j, is_prepared(j, stage, in[i]) ? -1 : microbatch, in[i]);
     if (!args[i]) bug("stage %d %s: value %d is not there", stage, name, (int)in[i]);
   }
   j->machines[stage]->microbatch = microbatch;
@@ -79,6 +88,7 @@ static inline void run_task(Job *j, int stage, const char *name, int microbatch)
 static inline void run_job_step(Job *j, bool halves) {
   for (int i = 0; i <= j->n_microbatches; i++) j->values[i].n = 0;
   for (int s = 0; s < j->n_stages; s++) machine_start_step(j->machines[s]);
+  for (int s = 0; s < j->n_stages; s++) run_task(j, s, "prepare", -1);
   for (int i = 0; i < j->n_microbatches; i++)
     for (int s = 0; s < j->n_stages; s++) run_task(j, s, "fwd", i);
   for (int i = 0; i < j->n_microbatches; i++)

@@ -8,6 +8,7 @@
  *   a value       from the action that makes it, or the tick at which its receive is posted, to its last
  *                 user here; sent, at least until the sender's first action after its receiver has begun
  *                 to use it (unit-cost times), so that the wait for the send should find it done;
+ *                 made before the loop, it is one for all microbatches, and counts as a parameter;
  *   workspace     during its action.
  * Members of an overlap block count as running at the same time. What is sent lies in the window.
  *
@@ -203,7 +204,8 @@ static void find_touches(Memory *m) {
 }
 
 static int *item_slot(Memory *m, ItemKind kind, int key, int microbatch) {
-  int64_t columns = m->t->n_microbatches + 1, column = microbatch < 0 ? columns - 1 : microbatch;
+  bool once = kind == ITEM_VALUE && tasks_is_prepared(m->t, key);
+  int64_t columns = m->t->n_microbatches + 1, column = once || microbatch < 0 ? columns - 1 : microbatch;
   if (kind == ITEM_VALUE) return &m->value_item[(m->row[key] - 1) * columns + column];
   int64_t which = kind == ITEM_WEIGHT_FRAME;
   return &m->frame_item[(which * m->t->n_stages + key) * columns + column];
@@ -219,8 +221,9 @@ static Item *touch_item(Memory *m, ItemKind kind, int key, int microbatch, int64
   int *slot = item_slot(m, kind, key, microbatch);
   if (!*slot) {
     bool is_sent = kind == ITEM_VALUE && m->sent[key];
-    Item item = {.kind = kind, .key1 = key, .key2 = microbatch, .space = is_sent ? PP_WINDOW : PP_ARENA,
-                 .class = PP_CLASS_STASHES, .bytes = touched_bytes(m, kind, key), .start = start, .end = start, .first_use = start,
+    bool once = kind == ITEM_VALUE && tasks_is_prepared(m->t, key);
+    Item item = {.kind = kind, .key1 = key, .key2 = once ? -1 : microbatch, .space = is_sent ? PP_WINDOW : PP_ARENA,
+                 .class = once ? PP_CLASS_PARAMETERS : PP_CLASS_STASHES, .bytes = touched_bytes(m, kind, key), .start = start, .end = start, .first_use = start,
                  .first_other = INT64_MAX};
     *slot = add_item(m, item) + 1;
   }

@@ -86,11 +86,11 @@ static Fixture load_layer(const Layer *layer, const char *loss) {
 }
 
 /* Elaborated and simplified; a null func after errors. */
-static Fixture load(const Model *model, const char *dtype) {
+static Fixture load_as(const Model *model, const char *dtype, const char *precision) {
   Fixture f = {.arena = arena_create(), .diag = diag_create()};
   f.ir = ir_create(f.arena, f.diag);
   Define defines[8];
-  CompileOptions options = {.defines = defines, .dtype = dtype, .ranks = 1, .microbatch = MICROBATCH,
+  CompileOptions options = {.defines = defines, .dtype = dtype, .precision = precision, .ranks = 1, .microbatch = MICROBATCH,
                             .microbatches = MICROBATCHES, .steps = 2, .threads = 1};
   for (; options.n_defines < 8 && model->defines[options.n_defines]; options.n_defines++) {
     char *text = arena_strdup(f.arena, model->defines[options.n_defines]), *value = strchr(text, '=');
@@ -103,6 +103,8 @@ static Fixture load(const Model *model, const char *dtype) {
   diag_flush(f.diag);
   return f;
 }
+
+static Fixture load(const Model *model, const char *dtype) { return load_as(model, dtype, NULL); }
 
 /* i32 data within the vocabulary, parameters small and away from 0. */
 static void model_data(Machine *m, const char *source, Tensor *out) {
@@ -181,8 +183,8 @@ static void check_gradients(const char *name, Fixture f, Fixture forward) {
   fixture_end(&forward);
 }
 
-static void check_tasks(const Model *model) {
-  Fixture f = load(model, "f32");
+static void check_tasks(const Model *model, const char *precision) {
+  Fixture f = load_as(model, "f32", precision);
   CHECK(check_split(&f, model_machine));
   diag_flush(f.diag);
   fixture_end(&f);
@@ -207,7 +209,12 @@ static void test_models(void) {
 }
 
 static void test_tasks(void) {
-  for (size_t i = 0; i < sizeof models / sizeof *models; i++) check_tasks(&models[i]);
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) check_tasks(&models[i], "f32");
+}
+
+/* Casts of parameters stand before the loop. */
+static void test_prepared_tasks(void) {
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) check_tasks(&models[i], "bf16");
 }
 
 int main(void) {
@@ -215,5 +222,6 @@ int main(void) {
   TEST(test_masked_loss);
   TEST(test_models);
   TEST(test_tasks);
+  TEST(test_prepared_tasks);
   return test_end();
 }

@@ -17,7 +17,7 @@ static const struct {
     [PICTURE_B] = {"B", "backward", 0xe69f00},
     [PICTURE_I] = {"I", "backward, input half", 0xd55e00},
     [PICTURE_W] = {"W", "backward, weight half", 0x009e73},
-    [PICTURE_AFTER] = {"U", "update and the rest after the loop", 0xcc79a7},
+    [PICTURE_AFTER] = {"U", "update and the rest outside the loop", 0xcc79a7},
 };
 
 PictureClass picture_class(pp_task_kind kind) {

@@ -180,7 +180,7 @@ static json_t *panel_json(Arena *arena, const PicturePanel *p) {
 
 static const char *const kind_texts[PP_TASK_KIND_COUNT] = {
     "forward", "backward", "backward, input half", "backward, weight half", "finish: tied gradients, norms", "decide: loss, norm, factor",
-    "update", "refresh: copies of tied parameters"};
+    "update", "refresh: copies of tied parameters", "prepare: what follows from parameters"};
 
 static int most_chunks(const Picture *picture) {
   int most = 1;

@@ -174,9 +174,14 @@ static void build_stages(Build *b) {
 
 static void build_values(Build *b) {
   const char **names = arena_alloc_array(b->arena, (size_t)b->t->n_values, sizeof *names);
-  for (int i = 0; i < b->t->n_values; i++) names[i] = b->t->values[i].name;
+  bool *prepared = arena_alloc_array(b->arena, (size_t)b->t->n_values + 1, sizeof *prepared);
+  for (int i = 0; i < b->t->n_values; i++) {
+    names[i] = b->t->values[i].name;
+    prepared[i] = tasks_is_prepared(b->t, i);
+  }
   b->plan->n_values = b->t->n_values;
   b->plan->values = names;
+  b->plan->prepared = prepared;
 }
 
 /* --- the job ----------------------------------------------------------------------------------------------- */

@@ -274,6 +274,7 @@ typedef struct {
   int n_stages_;      const PlanStage *stages;
   int n_transfers;    const PlanTransfer *transfers; /* in the total order */
   int n_values;       const char *const *values;     /* name and line of each crossing value, for messages */
+                      const bool *prepared;          /* [n_values] made before the loop: one for all microbatches */
   const PlanRank *ranks;
   uint64_t hash;      /* of everything above */
 } Plan;

@@ -133,6 +133,7 @@ static Where where_is_value(const Build *b, int r, int value, int microbatch) {
   default: break;
   }
   if (!x->row[root]) return (Where){PLAN_NOWHERE, PP_ARENA};
+  if (tasks_is_prepared(b->t, root)) microbatch = -1;
   return where_of(x, x->values[(x->row[root] - 1) * columns + (microbatch < 0 ? columns - 1 : microbatch)]);
 }
 

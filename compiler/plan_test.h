@@ -28,15 +28,16 @@ typedef struct {
   int ranks, stages, microbatches;
 } Case;
 
-/* `schedule`: null, the model's own. */
-static inline Case open_any(const char *model, const char *schedule, int stages, int ranks, int microbatches, int microbatch) {
+/* `schedule`, `precision`: null, the model's own. */
+static inline Case open_any(const char *model, const char *schedule, const char *precision, int stages, int ranks, int microbatches, int microbatch) {
   Case c = {.arena = arena_create(), .diag = diag_create(), .ranks = ranks, .stages = stages,
             .microbatches = microbatches};
   c.ir = ir_create(c.arena, c.diag);
   const char *text = arena_printf(c.arena, "%d", stages);
   Define defines[] = {{"stages", text}, {"layers", text}, {"width", "8"}};
   CompileOptions options = {.defines = defines, .n_defines = 3, .ranks = ranks, .microbatch = microbatch,
-                            .microbatches = microbatches, .steps = 2, .threads = 1, .schedule = schedule};
+                            .microbatches = microbatches, .steps = 2, .threads = 1, .schedule = schedule,
+                            .precision = precision};
   DslProgram *program = dsl_load(c.arena, c.diag, model);
   c.program = program ? elaborate_run(c.ir, program, &options) : NULL;
   bool ok = c.program && simplify_run(c.ir) && autodiff_run(c.ir) && stages_run(c.ir) && split_run(c.ir);
@@ -46,11 +47,11 @@ static inline Case open_any(const char *model, const char *schedule, int stages,
 }
 
 static inline Case open_case_of(const char *model, int stages, int ranks, int microbatches, int microbatch) {
-  return open_any(model, NULL, stages, ranks, microbatches, microbatch);
+  return open_any(model, NULL, NULL, stages, ranks, microbatches, microbatch);
 }
 
 static inline Case open_scheduled(const char *model, const char *schedule, int stages, int ranks, int microbatches) {
-  return open_any(model, schedule, stages, ranks, microbatches, 2);
+  return open_any(model, schedule, NULL, stages, ranks, microbatches, 2);
 }
 
 static inline Case open_case(const char *model, int stages, int ranks, int microbatches) {
@@ -100,7 +101,7 @@ static inline bool has_tag(const TagRank *r, int space, uint64_t offset, int64_t
 }
 
 static inline int64_t bytes_of(const PlanType *type) {
-  int64_t n = type->dtype == PP_F64 ? 8 : type->dtype == PP_BOOL ? 1 : 4;
+  int64_t n = pp_dtype_bytes(type->dtype);
   for (int i = 0; i < type->rank; i++) n *= type->dims[i];
   return n;
 }
@@ -112,7 +113,7 @@ static inline bool locate(Machine *m, int r, const PlanAction *a, int buffer, ui
   for (int k = 0; k < task->n_arguments; k++) {
     const PlanArgument *x = &task->arguments[k];
     if (b->place == PLAN_ARGUMENT && k == b->index) {
-      *at = a->offsets[k], *t = tag(1, x->value, a->microbatch, 0);
+      *at = a->offsets[k], *t = tag(1, x->value, m->plan->prepared[x->value] ? -1 : a->microbatch, 0);
       /* an accumulator of another stage on this rank is no item of its own */
       return !strstr(m->plan->values[x->value], "gradient of");
     }

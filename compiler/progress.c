@@ -8,7 +8,7 @@
  *   witness   The total order must agree: every rank posts in ascending numbers, each transfer once at
  *             each end, and waits for it once behind its post.
  *   actions   Each task of a stage runs once for each microbatch, its backward whole or in halves, on the stage's rank;
- *             what follows the loop stands behind it, kind by kind.
+ *             what prepares the loop stands before it, what follows behind it, kind by kind.
  *   values    A send stands behind the action that makes its value, a use behind the wait for its receive, or behind
  *             its maker. Each value comes to a rank once.
  *   bytes     progress_bytes.c
@@ -65,6 +65,7 @@ static Value unviewed(Value v) {
 static void read_makers(Proof *p) {
   p->maker_stage = arena_alloc_array(p->arena, (size_t)p->n_values, sizeof *p->maker_stage);
   p->same_bytes = arena_alloc_array(p->arena, (size_t)p->n_values, sizeof *p->same_bytes);
+  p->prepared = arena_alloc_array(p->arena, (size_t)p->n_values, sizeof *p->prepared);
   p->by_fwd = arena_alloc_array(p->arena, (size_t)p->n_values, sizeof *p->by_fwd);
   for (int v = 0; v < p->n_values; v++) p->maker_stage[v] = p->same_bytes[v] = -1;
   for (int i = 0; i < p->n_stages * PP_TASK_KIND_COUNT; i++) {
@@ -75,6 +76,7 @@ static void read_makers(Proof *p) {
       int v = (int)task->out[k];
       p->maker_stage[v] = task->stage;
       p->by_fwd[v] |= task->kind == PP_FWD;
+      p->prepared[v] |= task->kind == PP_PREPARE;
       Value base = unviewed(op_operand(ret, k));
       if (op_is_null(value_owner(base)) && (int)task->in[value_index(base)] != v)
         p->same_bytes[v] = (int)task->in[value_index(base)];
@@ -131,11 +133,13 @@ static const char *action_text(Proof *p, const RankInfo *rank, int action) {
   return arena_printf(p->arena, "%s(%d, %d)", kind, (int)a[1], (int)a[2]);
 }
 
+static bool is_of_loop(int64_t kind) { return kind <= PP_BWD_WEIGHT; }
+
 /* A task of a stage of this rank, with a microbatch exactly when it belongs to the loop. */
 static void check_action(Proof *p, const RankInfo *rank, int r, int action) {
   const int64_t *a = &rank->actions[3 * (int64_t)action];
   bool known = a[0] >= 0 && a[0] < PP_TASK_KIND_COUNT && a[1] >= 0 && a[1] < p->n_stages;
-  bool timed = known && (a[0] <= PP_BWD_WEIGHT ? a[2] >= 0 && a[2] < p->n_microbatches : a[2] == -1);
+  bool timed = known && (is_of_loop(a[0]) ? a[2] >= 0 && a[2] < p->n_microbatches : a[2] == -1);
   if (!timed || p->stage_ranks[a[1]] != r || op_is_null(p->tasks[a[1] * PP_TASK_KIND_COUNT + a[0]].func))
     proof_fail(p, proof_line(rank, action), "rank %d: action %d is not its own: kind %lld, stage %lld, microbatch %lld", r, action,
          (long long)a[0], (long long)a[1], (long long)a[2]);
@@ -329,14 +333,16 @@ static uint8_t *ran_at(const Ran *ran, int stage, int kind, int microbatch) {
   return &ran->times[task * ran->n_microbatches + (microbatch < 0 ? 0 : microbatch)];
 }
 
+/* Before the loop, the loop, then kind by kind. */
+static int64_t phase(int64_t kind) { return kind == PP_PREPARE ? -1 : is_of_loop(kind) ? 0 : kind; }
+
 static void count_actions(Proof *p, const RankInfo *rank, int r, Ran *ran) {
   for (int i = 0; i < rank->n_actions; i++) {
     const int64_t *a = &rank->actions[3 * (int64_t)i];
     uint8_t *times = ran_at(ran, (int)a[1], (int)a[0], (int)a[2]);
     if (*times) proof_fail(p, proof_line(rank, i), "rank %d runs %s twice", r, action_text(p, rank, i));
     *times = 1;
-    int64_t before = i > 0 ? a[-3] : 0;
-    if (before > PP_BWD_WEIGHT && a[0] < before)
+    if (i > 0 && phase(a[0]) < phase(a[-3]))
       proof_fail(p, proof_line(rank, i), "rank %d runs %s behind %s", r, action_text(p, rank, i), action_text(p, rank, i - 1));
   }
 }
@@ -371,7 +377,7 @@ static void check_actions(Proof *p) {
   for (int r = 0; r < p->n_ranks; r++) count_actions(p, &p->ranks[r], r, &ran);
   for (int s = 0; s < p->n_stages; s++) {
     const RankInfo *rank = &p->ranks[p->stage_ranks[s]];
-    bool whole = is_done(p, &ran, s, PP_FINISH, -1) && is_done(p, &ran, s, PP_DECIDE, -1) && is_done(p, &ran, s, PP_UPDATE, -1);
+    bool whole = is_done(p, &ran, s, PP_PREPARE, -1) && is_done(p, &ran, s, PP_FINISH, -1) && is_done(p, &ran, s, PP_DECIDE, -1) && is_done(p, &ran, s, PP_UPDATE, -1);
     bool forward_only = p->generate || has_no_backward(p, s);
     for (int m = 0; m < p->n_microbatches && whole; m++)
       whole = is_done(p, &ran, s, PP_FWD, m) && (forward_only || is_backward_done(p, &ran, s, m));
@@ -463,7 +469,7 @@ static void check_inputs(Proof *p, int r, int a, const Arrivals *arrivals) {
   for (int k = 0; k < task->n_in; k++) {
     int v = (int)task->in[k];
     bool own = p->maker_stage[v] >= 0 && p->stage_ranks[p->maker_stage[v]] == r;
-    const int *from = proof_table_at(p, own ? &arrivals->made : &arrivals->incoming, v, microbatch);
+    const int *from = proof_table_at(p, own ? &arrivals->made : &arrivals->incoming, v, p->prepared[v] ? -1 : microbatch);
     if (!from || !*from || *from > rank->event_of[a])
       proof_fail(p, proof_line(rank, a), "rank %d: %s uses %s before it has %s", r, action_text(p, rank, a), p->names[v],
            own ? "made it" : "come");

@@ -46,6 +46,7 @@ typedef struct {
   int n_ranks, n_stages, n_microbatches, n_values, n_transfers, n_errors;
   bool generate;            /* forward only */
   const int64_t *stage_ranks;
+  bool *prepared;           /* [n_values] made before the loop, for all microbatches */
   TaskInfo *tasks;          /* [n_stages * PP_TASK_KIND_COUNT], func null when absent */
   int *maker_stage;         /* [n_values] */
   int *same_bytes;          /* [n_values] value that it is a reshape of, -1 */

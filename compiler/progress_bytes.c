@@ -57,7 +57,7 @@ static void index_items(Bytes *b) {
 static int find_item(const Bytes *b, int value, int microbatch) {
   const Proof *p = b->p;
   for (int v = value; v >= 0; v = p->same_bytes[v]) {
-    const int *item = proof_table_at(p, &b->values, v, microbatch);
+    const int *item = proof_table_at(p, &b->values, v, p->prepared[v] ? -1 : microbatch);
     if (item && *item) return *item - 1;
   }
   int stage = p->maker_stage[value];

@@ -145,8 +145,8 @@ static bool lay_out(Case *c, ScheduledActions *out_list) {
   return true;
 }
 
-static bool open_laid_out(Case *out, const char *model, const char *schedule, int stages, int ranks, int microbatches) {
-  *out = open_scheduled(model, schedule, stages, ranks, microbatches);
+static bool open_laid_out(Case *out, const char *model, const char *schedule, const char *precision, int stages, int ranks, int microbatches) {
+  *out = open_any(model, schedule, precision, stages, ranks, microbatches, 2);
   ScheduledActions list = {0};
   return lay_out(out, &list);
 }
@@ -169,7 +169,7 @@ static void run_seeds(Case *c, const char *model, const char *schedule, int seed
 /* True when the schedule is for these numbers. */
 static bool try_case(const char *model, const char *schedule, int chunks, int ranks, int microbatches) {
   Case c;
-  bool taken = open_laid_out(&c, model, schedule, chunks * ranks, ranks, microbatches);
+  bool taken = open_laid_out(&c, model, schedule, NULL, chunks * ranks, ranks, microbatches);
   if (taken) {
     CHECK(progress_run(c.ir));
     run_seeds(&c, model, schedule, SEEDS);
@@ -407,10 +407,10 @@ static void judge(Case *c, int kind, uint64_t seed, Verdicts *v) {
   str_free(&text);
 }
 
-static void one_mutation(const char *model, const char *schedule, int stages, int ranks, int microbatches, int kind, Verdicts *v) {
+static void one_mutation(const char *model, const char *schedule, const char *precision, int stages, int ranks, int microbatches, int kind, Verdicts *v) {
   Case c;
   uint64_t seed = random_state;
-  bool laid_out = open_laid_out(&c, model, schedule, stages, ranks, microbatches);
+  bool laid_out = open_laid_out(&c, model, schedule, precision, stages, ranks, microbatches);
   CHECK(laid_out);
   for (int times = 1 + random_below(4) / 3; laid_out && times > 0; times--) mutate(&c, kind, random_below(ranks));
   if (laid_out) judge(&c, kind, seed, v);
@@ -420,12 +420,13 @@ static void one_mutation(const char *model, const char *schedule, int stages, in
 static int rounds = 20; /* of each mutation; more on the command line */
 
 static void broken_plans_are_judged_right(void) {
-  static const struct { const char *model, *schedule; int stages, ranks, microbatches; } cases[] = {
-      {mlp, "one_f_one_b", 3, 3, 4}, {mlp, "interleaved_1f1b", 4, 2, 4}, {skip, "zb_h1", 3, 3, 3}, {skip, "zb_v", 4, 2, 3}, {encdec, "gpipe", 4, 2, 2}};
+  static const struct { const char *model, *schedule, *precision; int stages, ranks, microbatches; } cases[] = {
+      {mlp, "one_f_one_b", NULL, 3, 3, 4}, {mlp, "interleaved_1f1b", "bf16", 4, 2, 4}, {skip, "zb_h1", NULL, 3, 3, 3},
+      {skip, "zb_v", "bf16", 4, 2, 3}, {encdec, "gpipe", NULL, 4, 2, 2}};
   Verdicts of_kind[N_MUTATIONS] = {0}, all = {0};
   for (int i = 0; i < rounds * N_MUTATIONS; i++) {
     int k = i % 5, kind = i % N_MUTATIONS;
-    one_mutation(cases[k].model, cases[k].schedule, cases[k].stages, cases[k].ranks, cases[k].microbatches, kind, &of_kind[kind]);
+    one_mutation(cases[k].model, cases[k].schedule, cases[k].precision, cases[k].stages, cases[k].ranks, cases[k].microbatches, kind, &of_kind[kind]);
   }
   for (int k = 0; k < N_MUTATIONS; k++) {
     all.accepted += of_kind[k].accepted, all.cycles += of_kind[k].cycles, all.others += of_kind[k].others;

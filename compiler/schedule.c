@@ -41,6 +41,11 @@ static bool refresh_receives(const Build *c, const Task *task, const int64_t *st
   return false;
 }
 
+static void append_head(Build *c, RankList *list, int rank, const int64_t *stage_ranks) {
+  for (int s = 0; s < c->t->n_stages; s++)
+    if (stage_ranks[s] == rank && tasks_find(c->t, s, PP_PREPARE)) append(c, list, PP_PREPARE, s, -1, -1, c->job.schedule);
+}
+
 static void append_tail(Build *c, RankList *list, int rank, const int64_t *stage_ranks) {
   for (pp_task_kind kind = PP_FINISH; kind <= PP_REFRESH; kind++)
     for (int s = c->t->n_stages - 1; s >= 0; s--) {
@@ -66,6 +71,7 @@ static void write_ranks(Build *c) {
   int64_t *stage_ranks = arena_alloc_array(c->arena, (size_t)c->t->n_stages, sizeof *stage_ranks);
   for (int s = 0; s < c->t->n_stages; s++) stage_ranks[s] = c->list->at[c->index.stage_first[s] - 1].rank;
   RankList *lists = arena_alloc_array(c->arena, (size_t)c->t->n_ranks, sizeof *lists);
+  for (int r = 0; r < c->t->n_ranks; r++) append_head(c, &lists[r], r, stage_ranks);
   for (int i = 0; i < c->list->n; i++) {
     const ScheduledAction *a = &c->list->at[i];
     if (tasks_find(c->t, a->stage, a->kind))

@@ -9,7 +9,7 @@
 #include "compiler/trace_read.h"
 
 typedef struct {
-  int rank, stage, microbatch; /* microbatch -1: after the loop */
+  int rank, stage, microbatch; /* microbatch -1: outside the loop */
   pp_task_kind kind;
   int overlap;                 /* number of its overlap block, -1 */
   double cost;

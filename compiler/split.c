@@ -1,7 +1,7 @@
 /* Tasks: functions for each stage, and the values that cross between them.
  *
  * In: @microbatch and @step with final stages, `pp.weight_half` and `pp.task`. Out: a module for each
- * stage with @fwd, @bwd, its two halves, @finish, @decide, @update, @refresh; the rest is gone. A
+ * stage with @prepare, @fwd, @bwd, its two halves, @finish, @decide, @update, @refresh; the rest is gone. A
  * value that a task uses and another makes has one id; arguments and results carry them.
  *
  * What a backward task needs of the forward pass is either stashed or made again from what is:
@@ -28,6 +28,18 @@ static Remake remake_of(const Node *n) {
   return (class == CLASS_MAP && !split_is_transcendental(id)) || class == CLASS_MOVE ? MAYBE : NEVER;
 }
 
+/* Worth making once a step, before the loop: casts of parameters to bf16, which cost more than they save
+ * when each microbatch makes them. The value stays in its stage. */
+static bool is_prepared(Split *s, const Node *n) {
+  if (n->home != PP_FWD || op_id(n->op) != OP_CAST || n->is_free || !n->is_light) return false;
+  Value v = op_result(n->op, 0);
+  if (type_dtype(value_type(v)) != PP_BF16) return false;
+  OpVec users = value_users(s->tmp, v);
+  for (int i = 0; i < users.n; i++)
+    if (op_stage(users.at[i]) != n->stage) return false;
+  return true;
+}
+
 static void classify(Split *s, Node *n) {
   OpId id = op_id(n->op);
   OpClass class = op_class(id);
@@ -41,7 +53,8 @@ static void classify(Split *s, Node *n) {
   }
   bool loop = n->home <= PP_BWD_WEIGHT; /* after it a parameter changes: read where the source says */
   n->is_light = n->is_light || n->is_free || (id == OP_PARAM && loop);
-  n->remake = remake_of(n);
+  if (is_prepared(s, n)) n->home = PP_PREPARE;
+  n->remake = n->home == PP_PREPARE ? NEVER : remake_of(n);
 }
 
 static pp_task_kind home_of(Op op, bool in_loop) {
@@ -113,6 +126,7 @@ static int64_t cost_to_remake(Split *s, Node *n) {
     Value v = VEC_POP(&s->stack);
     Node *from = split_node(s, v);
     bool here = !is_received(from, n->stage);
+    if (from->home == PP_PREPARE) continue;
     if (here ? from->kept || from->stamp == s->stamp : ptrmap_get(&s->received, v.ptr) != NULL) continue;
     if (here) from->stamp = s->stamp;
     if (here && from->remake != NEVER) {
@@ -258,7 +272,7 @@ static void place(Split *s, Task *t, Node *n) {
  * keeps its place in the task that it belongs to. */
 static bool is_placed_on_demand(const Node *n) {
   OpId id = op_id(n->op);
-  return n->is_light || id == OP_RESHAPE || id == OP_BROADCAST;
+  return n->home != PP_PREPARE && (n->is_light || id == OP_RESHAPE || id == OP_BROADCAST);
 }
 
 static void fill_task(Split *s, Task *t, const NodeVec *ops) {
@@ -285,6 +299,8 @@ static void build_loop_tasks(Split *s, int stage) {
   NodeVec *input = split_home(s, stage, PP_BWD_INPUT), *weight = split_home(s, stage, PP_BWD_WEIGHT);
   NodeVec both = merge_halves(s, input, weight);
   Loc loc = first_loc(s, split_home(s, stage, PP_FWD));
+  NodeVec *prepared = split_home(s, stage, PP_PREPARE);
+  if (prepared->n) fill_task(s, open_task(s, stage, PP_PREPARE, first_loc(s, prepared)), prepared);
   fill_task(s, open_task(s, stage, PP_FWD, loc), split_home(s, stage, PP_FWD));
   fill_task(s, open_task(s, stage, PP_BWD, both.n ? first_loc(s, &both) : loc), &both);
   if (input->n) fill_task(s, open_task(s, stage, PP_BWD_INPUT, first_loc(s, input)), input);

@@ -15,7 +15,8 @@ int64_t tasks_align(int64_t bytes) { return (bytes + PP_ALIGNMENT - 1) / PP_ALIG
 
 char tasks_kind_letter(pp_task_kind kind) {
   static const char letters[] = {[PP_FWD] = 'F',    [PP_BWD] = 'B',    [PP_BWD_INPUT] = 'I', [PP_BWD_WEIGHT] = 'W',
-                                 [PP_FINISH] = '+', [PP_DECIDE] = '+', [PP_UPDATE] = '+',    [PP_REFRESH] = '+'};
+                                 [PP_FINISH] = '+', [PP_DECIDE] = '+', [PP_UPDATE] = '+',    [PP_REFRESH] = '+',
+                                 [PP_PREPARE] = '+'};
   _Static_assert(sizeof letters == PP_TASK_KIND_COUNT, "one letter per kind");
   return letters[kind];
 }
@@ -341,6 +342,8 @@ StoreKind tasks_storage(const Tasks *t, int rank, int root) {
   return v->store == STORE_GRADIENT && away ? STORE_ITEM : v->store;
 }
 
+bool tasks_is_prepared(const Tasks *t, int value) { return t->values[value].made_by == 1u << PP_PREPARE; }
+
 /* Marks in `seen` the items (by root; frames by kind behind the values) that a task touches. */
 static void mark_items(const Tasks *t, const Task *task, bool *seen) {
   int rank = task ? (int)t->stage_ranks[task->stage] : 0;
@@ -349,7 +352,7 @@ static void mark_items(const Tasks *t, const Task *task, bool *seen) {
     switch (tasks_storage(t, rank, root)) {
     case STORE_FRAME: seen[t->n_values] = true; break;
     case STORE_WEIGHT_FRAME: seen[t->n_values + 1] = true; break;
-    case STORE_ITEM: seen[root] = true; break;
+    case STORE_ITEM: seen[root] = !tasks_is_prepared(t, root); break;
     default: break;
     }
   }

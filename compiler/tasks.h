@@ -121,6 +121,8 @@ int tasks_output(const Tasks *t, const char *name);
 int tasks_root(const Tasks *t, int rank, int value);
 /* Where `value` lies on `rank`, given its root there. */
 StoreKind tasks_storage(const Tasks *t, int rank, int root);
+/* Made once a step, before the loop: the same for all microbatches, with microbatch -1. */
+bool tasks_is_prepared(const Tasks *t, int value);
 /* Bytes that a microbatch keeps of a stage's forward for its backward, and from the input half of it to
  * the weight half. */
 int64_t tasks_stash_bytes(const Tasks *t, int stage);
@@ -134,9 +136,9 @@ Value tasks_view_base(Value v);
 int tasks_callee(const Tasks *t, Op call);
 
 int64_t tasks_align(int64_t bytes); /* up to PP_ALIGNMENT */
-/* F, B, I, W as in charts and tables; + behind the loop. */
+/* F, B, I, W as in charts and tables; + outside the loop. */
 char tasks_kind_letter(pp_task_kind kind);
-/* "fwd(1, 3)", "update(1)" behind the loop. */
+/* "fwd(1, 3)", "update(1)" outside the loop. */
 const char *tasks_action_text(Arena *arena, pp_task_kind kind, int stage, int microbatch);
 
 #endif

@@ -9,7 +9,7 @@
 #include "runtime/abi.h"
 
 typedef struct {
-  int rank, stage, microbatch;   /* microbatch -1: after the loop */
+  int rank, stage, microbatch;   /* microbatch -1: outside the loop */
   pp_task_kind kind;
   double start, end;
   int overlap;                   /* number of its overlap block, -1: none */

@@ -42,13 +42,14 @@ typedef enum {
   PP_DECIDE,     /* on the rank of the loss: loss, norm, one factor for all ranks */
   PP_UPDATE,     /* scale once, optimizer step, in place; the runtime leaves it out when PP_CONTROL_APPLY is 0 */
   PP_REFRESH,    /* copies of tied parameters have arrived */
+  PP_PREPARE,    /* before the loop: what follows from parameters alone and is worth making once a step */
   PP_TASK_KIND_COUNT
 } pp_task_kind;
 
 /* "fwd": the name of a kind in schedules, dumps, traces and messages. */
 static inline const char *pp_task_kind_name(pp_task_kind kind) {
   static const char *const names[PP_TASK_KIND_COUNT] = {"fwd",    "bwd",    "bwd_input", "bwd_weight",
-                                                        "finish", "decide", "update",    "refresh"};
+                                                        "finish", "decide", "update",    "refresh", "prepare"};
   return names[kind];
 }
 

@@ -283,7 +283,8 @@ static const char *task_name(int64_t kind) {
   static const char *const names[PP_TASK_KIND_COUNT] = {
       [PP_FWD] = "forward", [PP_BWD] = "backward", [PP_BWD_INPUT] = "backward to its inputs",
       [PP_BWD_WEIGHT] = "backward to its weights", [PP_FINISH] = "finish: gradients folded, norms",
-      [PP_DECIDE] = "decide: loss, norm, factor", [PP_UPDATE] = "update", [PP_REFRESH] = "refresh: tied parameters arrive"};
+      [PP_DECIDE] = "decide: loss, norm, factor", [PP_UPDATE] = "update", [PP_REFRESH] = "refresh: tied parameters arrive",
+      [PP_PREPARE] = "prepare: what follows from parameters"};
   return kind >= 0 && kind < PP_TASK_KIND_COUNT ? names[kind] : "?";
 }
 

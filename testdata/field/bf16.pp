@@ -6,6 +6,8 @@
 // RUN: python3 %root/testdata/compare.py elements gr 0 w=128.5
 // RUN: python3 %root/testdata/compare.py elements st 0 w=-127.5
 // RUN: %ppc dump %s --data x=x.f32 --after=autodiff | %FileCheck
+// RUN: %ppc dump %s --data x=x.f32 --after=fuse --pretty --stage=0 | %FileCheck --check-prefix=ONCE
+// RUN: %ppc dump %s --data x=x.f32 --after=schedule --pretty --rank=0 | %FileCheck --check-prefix=ACTIONS
 use optim; use schedules;
 
 module net() {
@@ -28,3 +30,13 @@ train {
 // CHECK: pp.precision = "bf16"
 // CHECK: "pp.matmul"{{.*}} (tensor<1x1xbf16>, tensor<1x1xbf16>) -> tensor<1x1xf32>
 // CHECK: "pp.matmul_accumulate"{{.*}} (tensor<1x1xbf16>, tensor<1x1xbf16>) -> ()
+
+// The weight is rounded once a step, before the loop.
+// ONCE: stage 0, prepare
+// ONCE: out: {{.*}}bf16[1, 1]{{.*}}to stage 0 fwd
+// ONCE: stage 0, forward
+// ONCE: in: {{.*}}bf16[1, 1]{{.*}}from stage 0 prepare
+// ACTIONS: rank 0, stages 0
+// ACTIONS-NEXT: 0   prepare
+// ACTIONS-NEXT: 1   fwd
+// ACTIONS-NOT: prepare
