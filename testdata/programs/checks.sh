@@ -78,7 +78,11 @@ PP
   must made/threads --timeout=20
   sed -i 's/^\(.*case PP_AWAIT_SEND: \)return .*/\1return PP_OK;/' made/runtime/rank.c
   build -C made threads
-  ! made/threads --timeout=20 >out 2>err || fail "a missing wait for a send is not found"
+  # A sender that runs far ahead before its receiver has read a byte leaves the receiver waiting, without a race: then again.
+  for try in 1 2 3 4 5 6; do
+    ! made/threads --timeout=5 >out 2>err || fail "a missing wait for a send is not found"
+    grep -q 'ThreadSanitizer: data race' err && break
+  done
   grep -q 'ThreadSanitizer: data race' err || fail "no race is told"
 }
 $1
