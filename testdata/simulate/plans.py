@@ -27,7 +27,7 @@ def simulate(plan, costs, hop):
         moved = False
         for r, todo in enumerate(left):
             while todo:
-                op, t = todo[0]
+                op, t = todo[0][:2]
                 time = hop if op != "run" and plan["transfers"][t]["microbatch"] >= 0 else 0
                 if op == "run":
                     begun.setdefault(r, clock[r])
