@@ -8,7 +8,6 @@
 /* C spelling of an element type: "float", "uint8_t". */
 const char *kernel_type(pp_dtype dtype);
 /* "f32": the suffix of runtime/kernels functions. */
-const char *kernel_suffix(pp_dtype dtype);
 /* Names of the parameters: n_inputs, then n_outputs; unique, C identifiers, no keywords. */
 const char *const *kernel_parameter_names(Arena *arena, const PlanKernel *k);
 /* "const float *restrict x, float *restrict out" (with "const pp_call *call" when it takes one). */

@@ -74,7 +74,7 @@ const char *kernel_least(pp_dtype d) { return d == PP_I32 ? "INT32_MIN" : d == P
 
 const char *kernel_combine_text(Emit *e, const PlanNode *n, const char *a, const char *b) {
   if (!kernel_is_max(n) && n->type.dtype != PP_I32) return arena_printf(e->arena, "%s + %s", a, b);
-  return arena_printf(e->arena, "pp_%s_%s(%s, %s)", kernel_is_max(n) ? "max" : "add", kernel_suffix(n->type.dtype), a, b);
+  return arena_printf(e->arena, "pp_%s_%s(%s, %s)", kernel_is_max(n) ? "max" : "add", pp_dtype_name(n->type.dtype), a, b);
 }
 
 /* The operand's index: kept axes from `kept` (the result's index), reduced ones from `reduced`. */
@@ -253,7 +253,7 @@ static void reduce_in_turn(Emit *e, int loop, int n, const Reduction *r, const I
   for (int i = 0; i < n; i++) {
     const PlanNode *node = node_of(e, r[i].value);
     kernel_line(e, e->scope, "const %s %s = pp_fold_%s_%s(%s, 1);", kernel_type(node->type.dtype), r[i].name,
-                kernel_is_max(node) ? "max" : "sum", kernel_suffix(node->type.dtype), r[i].lanes);
+                kernel_is_max(node) ? "max" : "sum", pp_dtype_name(node->type.dtype), r[i].lanes);
   }
 }
 

@@ -14,10 +14,6 @@ const char *kernel_type(pp_dtype dtype) {
   static const char *const names[] = {"float", "double", "int32_t", "uint8_t", "uint16_t"};
   return names[dtype];
 }
-const char *kernel_suffix(pp_dtype dtype) {
-  static const char *const names[] = {"f32", "f64", "i32", "bool", "bf16"};
-  return names[dtype];
-}
 
 /* --- scopes ----------------------------------------------------------------------------------------- */
 

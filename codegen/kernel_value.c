@@ -103,7 +103,7 @@ static const char *cast_text(Emit *e, pp_dtype from, pp_dtype to, const char *x)
   }
   if (to == PP_BF16) return arena_printf(e->arena, from == PP_F32 ? "pp_bf16_from_f32(%s)" : "pp_bf16_from_f32((float)%s)", x);
   if (to == PP_BOOL) return arena_printf(e->arena, "(uint8_t)(%s != 0)", x);
-  if (to == PP_I32 && (from == PP_F32 || from == PP_F64)) return arena_printf(e->arena, "pp_i32_from_%s(%s)", kernel_suffix(from), x);
+  if (to == PP_I32 && (from == PP_F32 || from == PP_F64)) return arena_printf(e->arena, "pp_i32_from_%s(%s)", pp_dtype_name(from), x);
   return arena_printf(e->arena, "(%s)%s", kernel_type(to), x);
 }
 
@@ -128,7 +128,7 @@ static const char *compare_text(Emit *e, const char *predicate, const char *a, c
 static const char *map_text(Emit *e, const PlanNode *n, const char *const *in, const pp_dtype *dtypes) {
   Arena *a = e->arena;
   pp_dtype d = n->type.dtype;
-  const char *suffix = kernel_suffix(d), *op = infix(n->op);
+  const char *suffix = pp_dtype_name(d), *op = infix(n->op);
   if (op && d != PP_I32) return arena_printf(a, "%s %s %s", in[0], op, in[1]);
   switch (n->op) {
   case PLAN_OP_NEG: return d == PP_I32 ? arena_printf(a, "pp_neg_i32(%s)", in[0]) : arena_printf(a, "-%s", in[0]);

@@ -26,11 +26,6 @@ static json_t *ints(int n, const int *at) {
 
 static json_t *hex(uint64_t n) { return json_sprintf("%016llx", (unsigned long long)n); }
 
-static const char *dtype_word(pp_dtype dtype) {
-  static const char *const names[] = {"f32", "f64", "i32", "bool"};
-  return names[dtype];
-}
-
 static json_t *shape(const PlanType *type) {
   json_t *a = json_array();
   for (int i = 0; i < type->rank; i++) push(a, json_integer(type->dims[i]));
@@ -43,7 +38,7 @@ static json_t *parameters(const Plan *plan) {
     const PlanParameter *p = &plan->parameters[i];
     json_t *o = json_object();
     json_put(o, "name", json_text(p->name));
-    json_put(o, "dtype", json_text(dtype_word(p->type.dtype)));
+    json_put(o, "dtype", json_text(pp_dtype_name(p->type.dtype)));
     json_put(o, "shape", shape(&p->type));
     json_put(o, "stages", ints(p->n_stages, p->stages));
     json_put(o, "owner_rank", json_integer(p->owner_rank));
@@ -161,7 +156,7 @@ static json_t *job(const Plan *plan, const char *target, const char *products) {
   json_put(o, "products", json_text(products));
   json_put(o, "plan_hash", hex(plan->hash));
   json_put(o, "schedule", json_text(plan->schedule));
-  json_put(o, "dtype", json_text(dtype_word(plan->dtype)));
+  json_put(o, "dtype", json_text(pp_dtype_name(plan->dtype)));
   json_put(o, "seed", json_sprintf("%llu", (unsigned long long)plan->seed)); /* 64 bits don't fit a JSON number */
   json_put(o, "steps", json_integer(plan->steps));
   json_put(o, "threads", json_integer(plan->threads));

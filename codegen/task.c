@@ -12,8 +12,6 @@ enum { COMMENT_COLUMN = 64 };
 
 /* --- frames -------------------------------------------------------------------------------------- */
 
-static int64_t align_up(int64_t offset) { return (offset + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT; }
-
 static void emit_field(Str *out, const PlanField *field) {
   str_printf(out, "  _Alignas(%d) %s %s[", PP_ALIGNMENT, emit_c_type(field->type.dtype), field->name);
   for (int i = 0; i < field->type.rank; i++)
@@ -33,10 +31,10 @@ static void emit_frame(Str *out, int stage, const char *what, const char *why, i
   str_printf(out, " bytes. */\nstruct stage_%d_%s {\n", stage, what);
   int64_t end = 0;
   for (int i = 0; i < n; i++) {
-    if (fields[i].offset < align_up(end)) bug("fields of %s %d overlap at %s", what, stage, fields[i].name);
-    if (fields[i].offset > align_up(end))
+    if (fields[i].offset < pp_align(end)) bug("fields of %s %d overlap at %s", what, stage, fields[i].name);
+    if (fields[i].offset > pp_align(end))
       str_printf(out, "  _Alignas(%d) char gap_%d[%lld];\n", PP_ALIGNMENT, i,
-                 (long long)(fields[i].offset - align_up(end)));
+                 (long long)(fields[i].offset - pp_align(end)));
     emit_field(out, &fields[i]);
     end = fields[i].offset + plan_bytes(&fields[i].type);
   }
@@ -44,7 +42,7 @@ static void emit_frame(Str *out, int stage, const char *what, const char *why, i
   str_printf(out, "_Static_assert(offsetof(struct stage_%d_%s, %s) == %lld, \"as planned\");\n", stage, what,
              fields[n - 1].name, (long long)fields[n - 1].offset);
   str_printf(out, "_Static_assert(sizeof(struct stage_%d_%s) <= %lld, \"as planned\");\n", stage, what,
-             (long long)align_up(frame_bytes));
+             (long long)pp_align(frame_bytes));
 }
 
 void emit_stage_header(Arena *arena, const Plan *plan, const PlanStage *stage, EmitFiles *files) {
@@ -70,22 +68,9 @@ void emit_stage_header(Arena *arena, const Plan *plan, const PlanStage *stage, E
 
 /* --- names of a task ---------------------------------------------------------------------------------- */
 
-static bool argument_holds(const PlanArgument *a, int position, const PlanBuffer *b) {
-  switch (b->place) {
-  case PLAN_ARGUMENT: return position == b->index;
-  case PLAN_WEIGHT: return a->kind == PLAN_ARG_WEIGHTS && a->index == b->index;
-  case PLAN_GRADIENT: return a->kind == PLAN_ARG_GRADIENT && a->index == b->index;
-  case PLAN_STATE: return a->kind == PLAN_ARG_STATE && a->index == b->index && a->sub == b->sub;
-  case PLAN_FRAME: return a->kind == (b->sub ? PLAN_ARG_WEIGHT_FRAME : PLAN_ARG_FRAME);
-  case PLAN_SCRATCH: return a->kind == PLAN_ARG_WORKSPACE;
-  case PLAN_OUTPUT: return a->kind == PLAN_ARG_RUNTIME && a->place == PLAN_OUTPUT && a->index == b->index;
-  default: return a->kind == PLAN_ARG_RUNTIME && a->place == b->place;
-  }
-}
-
 static int find_argument(const PlanTask *task, const PlanBuffer *buffer) {
   for (int i = 0; i < task->n_arguments; i++)
-    if (argument_holds(&task->arguments[i], i, buffer)) return i;
+    if (plan_argument_holds(&task->arguments[i], i, buffer)) return i;
   bug("%s: no argument holds '%s'", task->name, buffer->name);
 }
 

@@ -71,22 +71,9 @@ typedef struct {
 
 /* --- accesses --------------------------------------------------------------------------------------------- */
 
-static bool is_in(const PlanArgument *a, int position, const PlanBuffer *b) {
-  switch (b->place) {
-  case PLAN_ARGUMENT: return position == b->index;
-  case PLAN_WEIGHT: return a->kind == PLAN_ARG_WEIGHTS && a->index == b->index;
-  case PLAN_GRADIENT: return a->kind == PLAN_ARG_GRADIENT && a->index == b->index;
-  case PLAN_STATE: return a->kind == PLAN_ARG_STATE && a->index == b->index && a->sub == b->sub;
-  case PLAN_FRAME: return a->kind == (b->sub ? PLAN_ARG_WEIGHT_FRAME : PLAN_ARG_FRAME);
-  case PLAN_SCRATCH: return a->kind == PLAN_ARG_WORKSPACE;
-  case PLAN_OUTPUT: return a->kind == PLAN_ARG_RUNTIME && a->place == PLAN_OUTPUT && a->index == b->index;
-  default: return a->kind == PLAN_ARG_RUNTIME && a->place == b->place;
-  }
-}
-
 static void mark_buffer(const PlanTask *task, int buffer, bool *marks) {
   for (int k = 0; k < task->n_arguments; k++)
-    if (is_in(&task->arguments[k], k, &task->buffers[buffer])) marks[k] = true;
+    if (plan_argument_holds(&task->arguments[k], k, &task->buffers[buffer])) marks[k] = true;
 }
 
 static Uses task_uses(const PlanTask *task, Arena *arena) {

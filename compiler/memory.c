@@ -346,7 +346,7 @@ static int64_t lay_out(Memory *m, pp_space space, int64_t *class_bytes) {
   for (int i = 0; i < m->items.n; i++) {
     const Item *x = &m->items.at[i];
     if (x->space != space) continue;
-    layout[n] = (LayoutItem){.size = tasks_align(x->bytes), .start = x->start, .end = x->end};
+    layout[n] = (LayoutItem){.size = pp_align(x->bytes), .start = x->start, .end = x->end};
     members[n++] = i;
   }
   Layout packed = layout_open(layout, n);
@@ -477,7 +477,7 @@ static int64_t write_live(Memory *m) {
   int64_t *live = arena_alloc_array(m->arena, (size_t)m->rank->n_actions, sizeof *live);
   for (int i = 0; i < m->items.n; i++) {
     const Item *x = &m->items.at[i];
-    count_between(change, n, x->start < n ? x->start : n - 1, x->end, tasks_align(x->bytes));
+    count_between(change, n, x->start < n ? x->start : n - 1, x->end, pp_align(x->bytes));
   }
   for (int64_t tick = 0; tick < n; tick++) {
     sum += change[tick];

@@ -147,6 +147,9 @@ typedef struct PlanArgument {
   const char *comment;   /* "from stage 0 (gpt2.pp:23)" */
 } PlanArgument;
 
+/* Whether the argument at `position` is, or contains, the buffer's memory. */
+bool plan_argument_holds(const PlanArgument *a, int position, const PlanBuffer *b);
+
 typedef struct {
   const char *name;
   PlanType type;

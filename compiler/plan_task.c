@@ -188,6 +188,19 @@ static void need_argument(Body *b, Place p, Type type) {
   add_argument(b, a);
 }
 
+bool plan_argument_holds(const PlanArgument *a, int position, const PlanBuffer *b) {
+  switch (b->place) {
+  case PLAN_ARGUMENT: return position == b->index;
+  case PLAN_WEIGHT: return a->kind == PLAN_ARG_WEIGHTS && a->index == b->index;
+  case PLAN_GRADIENT: return a->kind == PLAN_ARG_GRADIENT && a->index == b->index;
+  case PLAN_STATE: return a->kind == PLAN_ARG_STATE && a->index == b->index && a->sub == b->sub;
+  case PLAN_FRAME: return a->kind == (b->sub ? PLAN_ARG_WEIGHT_FRAME : PLAN_ARG_FRAME);
+  case PLAN_SCRATCH: return a->kind == PLAN_ARG_WORKSPACE;
+  case PLAN_OUTPUT: return a->kind == PLAN_ARG_RUNTIME && a->place == PLAN_OUTPUT && a->index == b->index;
+  default: return a->kind == PLAN_ARG_RUNTIME && a->place == b->place;
+  }
+}
+
 /* --- places -------------------------------------------------------------------------------------------- */
 
 static int state_number(const Body *b, Op op) {
@@ -578,7 +591,7 @@ static int64_t lay_out_workspace(Body *b) {
   LayoutItem *items = arena_alloc_array(b->arena, (size_t)b->scratch.n, sizeof *items);
   for (int i = 0; i < b->scratch.n; i++) {
     const Scratch *s = &b->scratch.at[i];
-    items[i] = (LayoutItem){.size = tasks_align(s->bytes), .start = s->first, .end = s->last};
+    items[i] = (LayoutItem){.size = pp_align(s->bytes), .start = s->first, .end = s->last};
   }
   Layout layout = layout_open(items, b->scratch.n);
   int64_t bytes = layout_pack(&layout);

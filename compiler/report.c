@@ -13,8 +13,6 @@
 static const char *const class_names[] = {"parameters", "gradients", "optimizer", "stashes", "transfers", "workspace"};
 _Static_assert(sizeof class_names / sizeof *class_names == PP_CLASS_COUNT, "one name per class");
 
-static const char *const dtype_names[] = {"f32", "f64", "i32", "bool"};
-
 static int64_t parameter_count(const Plan *plan, bool trainable_only) {
   int64_t n = 0;
   for (int i = 0; i < plan->n_parameters; i++)
@@ -101,7 +99,7 @@ static void put_head(const Plan *plan, Str *out) {
   str_printf(out, "%s: ", plan->model);
   str_put_grouped(out, parameter_count(plan, false), 0);
   str_printf(out, " parameter%s in %d tensor%s (%s), %d stage%s on %d rank%s", plural(parameter_count(plan, false)),
-             plan->n_parameters, plural(plan->n_parameters), dtype_names[plan->dtype], plan->n_stages,
+             plan->n_parameters, plural(plan->n_parameters), pp_dtype_name(plan->dtype), plan->n_stages,
              plural(plan->n_stages), plan->n_ranks, plural(plan->n_ranks));
   if (plan->generate) {
     str_printf(out, ", forward only\n");
@@ -306,7 +304,7 @@ void report_json(const Plan *plan, Str *out) {
   json_put(o, "model", json_text(plan->model));
   json_put(o, "schedule", json_text(plan->schedule));
   if (plan->target == PP_TARGET_CUDA) json_put(o, "target", json_text("cuda"));
-  json_put(o, "dtype", json_text(dtype_names[plan->dtype]));
+  json_put(o, "dtype", json_text(pp_dtype_name(plan->dtype)));
   json_put(o, "verdict", json_text("proved"));
   json_put(o, "parameters", json_integer(parameter_count(plan, false)));
   json_put(o, "trained_parameters", json_integer(parameter_count(plan, true)));

@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-int64_t tasks_align(int64_t bytes) { return (bytes + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT; }
-
 char tasks_kind_letter(pp_task_kind kind) {
   static const char letters[] = {[PP_FWD] = 'F',    [PP_BWD] = 'B',    [PP_BWD_INPUT] = 'I', [PP_BWD_WEIGHT] = 'W',
                                  [PP_FINISH] = '+', [PP_DECIDE] = '+', [PP_UPDATE] = '+',    [PP_REFRESH] = '+',
@@ -315,7 +313,7 @@ static void add_field(Tasks *t, TaskFrame *frame, int value) {
   TaskValue *v = &t->values[value];
   v->index = frame->fields.n;
   VEC_PUSH(t->arena, &frame->fields, (TaskField){value, frame->bytes});
-  frame->bytes += tasks_align(v->bytes);
+  frame->bytes += pp_align(v->bytes);
 }
 
 static void place_values(Tasks *t) {

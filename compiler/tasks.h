@@ -135,7 +135,6 @@ Value tasks_view_base(Value v);
 /* Index in `kernels` of what a pp.call calls. */
 int tasks_callee(const Tasks *t, Op call);
 
-int64_t tasks_align(int64_t bytes); /* up to PP_ALIGNMENT */
 /* F, B, I, W as in charts and tables; + outside the loop. */
 char tasks_kind_letter(pp_task_kind kind);
 /* "fwd(1, 3)", "update(1)" outside the loop. */

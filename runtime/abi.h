@@ -8,11 +8,18 @@
 enum { PP_ABI_VERSION = 1 };
 enum { PP_ALIGNMENT = 64, PP_MAX_RANK = 8 };
 
+/* Up to a multiple of PP_ALIGNMENT. */
+static inline long long pp_align(long long bytes) { return (bytes + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT; }
+
 /* bool: one byte, 0 or 1. bf16 is only stored: the upper half of an f32, rounded to nearest even. */
 typedef enum { PP_F32, PP_F64, PP_I32, PP_BOOL, PP_BF16, PP_DTYPE_COUNT } pp_dtype;
 
 static inline int pp_dtype_bytes(pp_dtype dtype) {
   return dtype == PP_F64 ? 8 : dtype == PP_BOOL ? 1 : dtype == PP_BF16 ? 2 : 4;
+}
+
+static inline const char *pp_dtype_name(pp_dtype dtype) {
+  return dtype == PP_F32 ? "f32" : dtype == PP_F64 ? "f64" : dtype == PP_I32 ? "i32" : dtype == PP_BOOL ? "bool" : "bf16";
 }
 
 /* Partial sums that a kernel may keep in the scratch memory of its stream. */
@@ -113,7 +120,7 @@ enum { PP_ATTENTION_ROWS = 64 };
 static inline long long pp_attention_workspace_bytes(long long t, long long t_kv, int dtype_bytes, int gradient) {
   long long rows = PP_ATTENTION_ROWS;
   if (t < rows && !gradient) rows = t;
-  return (rows * t_kv * dtype_bytes * (gradient ? 2 : 1) + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT;
+  return pp_align(rows * t_kv * dtype_bytes * (gradient ? 2 : 1));
 }
 
 /* The same for bf16: what belongs to one key head is widened to f32 there, `group` query heads of width d. */

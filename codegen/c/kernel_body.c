@@ -267,7 +267,7 @@ static void column_block(Emit *e, Columns *c, const Index *kept, const char *sta
     bool no_row = row.n == 0 && row.constant == 0;
     kernel_print_line(s, "#pragma omp simd");
     kernel_line(e, s, "for (int64_t c = 0; c < %lld; c++) %s[%s%s%s + c] = pp_fold_%s_%s(&%s[0][c], %lld);", (long long)width, out,
-         no_row ? "" : index_text(&e->space, row), no_row ? "" : " + ", start, kernel_is_max(n) ? "max" : "sum", kernel_suffix(n->type.dtype),
+         no_row ? "" : index_text(&e->space, row), no_row ? "" : " + ", start, kernel_is_max(n) ? "max" : "sum", pp_dtype_name(n->type.dtype),
          c->lanes[i], (long long)width);
   }
 }

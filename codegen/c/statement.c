@@ -8,13 +8,9 @@
 static const PlanType *type_of(const EmitTask *b, int buffer) { return &b->task->buffers[buffer].type; }
 
 static const char *suffix(const EmitTask *b, int buffer) {
-  switch (type_of(b, buffer)->dtype) {
-  case PP_F32: return "f32";
-  case PP_F64: return "f64";
-  case PP_I32: return "i32";
-  case PP_BF16: return "bf16";
-  default: bug("%s: no routine for '%s'", b->task->name, b->task->buffers[buffer].name);
-  }
+  pp_dtype dtype = type_of(b, buffer)->dtype;
+  if (dtype == PP_BOOL) bug("%s: no routine for '%s'", b->task->name, b->task->buffers[buffer].name);
+  return pp_dtype_name(dtype);
 }
 
 /* "pp_gather_" and the dtype of a buffer. */

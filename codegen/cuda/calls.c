@@ -23,12 +23,6 @@ static const PlanType *type_of(const PlanTask *task, int buffer) { return &task-
 static const PlanType *in_type(const PlanTask *task, const PlanStatement *s, int i) { return type_of(task, s->in[i]); }
 static const PlanType *out_type(const PlanTask *task, const PlanStatement *s, int i) { return type_of(task, s->out[i]); }
 
-static const char *dtype_word(pp_dtype dtype) {
-  static const char *const names[] = {"f32", "f64", "i32", "bool", "bf16"};
-  _Static_assert(sizeof names / sizeof *names == PP_DTYPE_COUNT, "one name per dtype");
-  return names[dtype];
-}
-
 static bool is_copy(const PlanStatement *s) {
   switch (s->op) {
   case PLAN_OP_DATA: return s->n_in == 1;
@@ -53,7 +47,7 @@ static void name_attention(const PlanTask *task, const PlanStatement *s, Str *ou
   if (q->rank != 4 || k->rank != 4) bug("attention of rank %d", q->rank);
   char scale[32];
   str_format_double(s->attrs.value, scale);
-  str_printf(out, "%s_%s_%lldx%lldx%lldx%lld", s->op == PLAN_OP_ATTENTION ? "attention" : "attention_grad", dtype_word(q->dtype),
+  str_printf(out, "%s_%s_%lldx%lldx%lldx%lld", s->op == PLAN_OP_ATTENTION ? "attention" : "attention_grad", pp_dtype_name(q->dtype),
              (long long)q->dims[0], (long long)q->dims[1], (long long)q->dims[2], (long long)q->dims[3]);
   if (k->dims[1] != q->dims[1]) str_printf(out, "_kv%lld", (long long)k->dims[1]);
   if (k->dims[2] != q->dims[2]) str_printf(out, "_to%lld", (long long)k->dims[2]);
@@ -65,31 +59,31 @@ static void name_attention(const PlanTask *task, const PlanStatement *s, Str *ou
 static bool describe(const PlanTask *task, const PlanStatement *s, Str *out) {
   switch (s->op) {
   case PLAN_OP_GATHER:
-    str_printf(out, "gather_%s_%lldx%lld_%lld", dtype_word(out_type(task, s, 0)->dtype), (long long)rows_of(in_type(task, s, 0)),
+    str_printf(out, "gather_%s_%lldx%lld_%lld", pp_dtype_name(out_type(task, s, 0)->dtype), (long long)rows_of(in_type(task, s, 0)),
                (long long)row_of(in_type(task, s, 0)), (long long)plan_elements(in_type(task, s, 1)));
     return true;
   case PLAN_OP_SCATTER_ADD:
   case PLAN_OP_SCATTER_ACCUMULATE:
-    str_printf(out, "scatter_add_%s_%lldx%lld_%lld", dtype_word(out_type(task, s, 0)->dtype), (long long)rows_of(out_type(task, s, 0)),
+    str_printf(out, "scatter_add_%s_%lldx%lld_%lld", pp_dtype_name(out_type(task, s, 0)->dtype), (long long)rows_of(out_type(task, s, 0)),
                (long long)row_of(out_type(task, s, 0)), (long long)plan_elements(in_type(task, s, 1)));
     return true;
   case PLAN_OP_ACCUMULATE:
-    str_printf(out, "accumulate_%s_%lld", dtype_word(out_type(task, s, 0)->dtype), (long long)plan_elements(in_type(task, s, 0)));
+    str_printf(out, "accumulate_%s_%lld", pp_dtype_name(out_type(task, s, 0)->dtype), (long long)plan_elements(in_type(task, s, 0)));
     return true;
   case PLAN_OP_ATTENTION:
   case PLAN_OP_ATTENTION_GRAD: name_attention(task, s, out); return true;
   case PLAN_OP_LOSS:
-    str_printf(out, "store_loss_%s", dtype_word(in_type(task, s, 0)->dtype));
-    if (s->n_in > 1) str_printf(out, "_%s", dtype_word(in_type(task, s, 1)->dtype));
+    str_printf(out, "store_loss_%s", pp_dtype_name(in_type(task, s, 0)->dtype));
+    if (s->n_in > 1) str_printf(out, "_%s", pp_dtype_name(in_type(task, s, 1)->dtype));
     return true;
   default: break;
   }
   if (s->op == PLAN_OP_OUTPUT && s->n_out == 0) {
-    str_printf(out, "store_output_%s_%lld", dtype_word(in_type(task, s, 0)->dtype), (long long)plan_elements(in_type(task, s, 0)));
+    str_printf(out, "store_output_%s_%lld", pp_dtype_name(in_type(task, s, 0)->dtype), (long long)plan_elements(in_type(task, s, 0)));
     return true;
   }
   if (!is_copy(s) || !is_update(task)) return false;
-  str_printf(out, "update_%s_%lld", dtype_word(out_type(task, s, 0)->dtype), (long long)plan_elements(out_type(task, s, 0)));
+  str_printf(out, "update_%s_%lld", pp_dtype_name(out_type(task, s, 0)->dtype), (long long)plan_elements(out_type(task, s, 0)));
   return true;
 }
 
@@ -362,8 +356,8 @@ static const char *product_name(Arena *arena, const CudaProduct *p) {
   if (p->shape.batch != 1) str_printf(&name, "%lldx", (long long)p->shape.batch);
   str_printf(&name, "%lldx%lldx%lld_%c%c", (long long)p->shape.m, (long long)p->shape.n, (long long)p->shape.k, p->ta ? 't' : 'n',
              p->tb ? 't' : 'n');
-  if (p->operands != PP_F32) str_printf(&name, "_%s", dtype_word(p->operands));
-  if (p->operands != p->result) str_printf(&name, "_%s", dtype_word(p->result));
+  if (p->operands != PP_F32) str_printf(&name, "_%s", pp_dtype_name(p->operands));
+  if (p->operands != p->result) str_printf(&name, "_%s", pp_dtype_name(p->result));
   const char *text = arena_strndup(arena, str_text(&name), name.length);
   str_free(&name);
   return text;

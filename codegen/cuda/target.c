@@ -22,14 +22,12 @@ static void emit_kernels(Arena *arena, const Plan *plan, const void *prepared, E
   emit_tables_cuda(arena, calls, files);
 }
 
-static int64_t align(int64_t bytes) { return (bytes + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT; }
-
 /* Sample data that the calls of a task take from the host. */
 static int64_t staged_bytes(const PlanTask *task) {
   int64_t bytes = 0;
   for (int i = 0; i < task->n_statements; i++) {
     const PlanStatement *s = &task->statements[i];
-    if (s->op == PLAN_OP_DATA && s->n_in == 0) bytes += align(plan_bytes(&task->buffers[s->out[0]].type));
+    if (s->op == PLAN_OP_DATA && s->n_in == 0) bytes += pp_align(plan_bytes(&task->buffers[s->out[0]].type));
   }
   return bytes;
 }

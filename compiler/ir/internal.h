@@ -72,8 +72,6 @@ void table_prepare(void); /* fills the hash that op_id uses; the first ir_create
 /* --- dtypes (types.c) --------------------------------------------------------------------------- */
 
 typedef struct {
-  const char *name;
-  int64_t size_bytes;
   bool is_real;
   MlirType (*make)(MlirContext ctx);
   bool (*is)(MlirType element);

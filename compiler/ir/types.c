@@ -16,15 +16,15 @@ static bool is_i32(MlirType t) { return is_integer(t, 32); }
 static bool is_bool(MlirType t) { return is_integer(t, 1); }
 
 const DtypeDef dtype_table[PP_DTYPE_COUNT] = {
-    [PP_F32] = {"f32", 4, true, mlirF32TypeGet, mlirTypeIsAF32},
-    [PP_F64] = {"f64", 8, true, mlirF64TypeGet, mlirTypeIsAF64},
-    [PP_I32] = {"i32", 4, false, make_i32, is_i32},
-    [PP_BOOL] = {"bool", 1, false, make_bool, is_bool},
-    [PP_BF16] = {"bf16", 2, true, mlirBF16TypeGet, mlirTypeIsABF16},
+    [PP_F32] = {true, mlirF32TypeGet, mlirTypeIsAF32},
+    [PP_F64] = {true, mlirF64TypeGet, mlirTypeIsAF64},
+    [PP_I32] = {false, make_i32, is_i32},
+    [PP_BOOL] = {false, make_bool, is_bool},
+    [PP_BF16] = {true, mlirBF16TypeGet, mlirTypeIsABF16},
 };
 
-int64_t dtype_bytes(pp_dtype d) { return dtype_table[d].size_bytes; }
-const char *dtype_name(pp_dtype d) { return dtype_table[d].name; }
+int64_t dtype_bytes(pp_dtype d) { return pp_dtype_bytes(d); }
+const char *dtype_name(pp_dtype d) { return pp_dtype_name(d); }
 
 Type type_tensor(Ir *ir, pp_dtype dtype, int rank, const int64_t *dims) {
   return mlirRankedTensorTypeGet(rank, dims, ir->elements[dtype], mlirAttributeGetNull());
