@@ -7,7 +7,10 @@
 
 /* C spelling of an element type: "float", "uint8_t". */
 const char *kernel_type(pp_dtype dtype);
-/* "f32": the suffix of runtime/kernels functions. */
+/* Of an input or the result of a node. */
+const PlanType *kernel_value_type(const PlanKernel *k, int value);
+/* "mul, add (nn.pp:35); x: float[4, 8]; bias: float[8] → y: float[4, 8]": for the comment above it. */
+const char *kernel_comment(Arena *arena, const PlanKernel *k, const char *const *names);
 /* Names of the parameters: n_inputs, then n_outputs; unique, C identifiers, no keywords. */
 const char *const *kernel_parameter_names(Arena *arena, const PlanKernel *k);
 /* "const float *restrict x, float *restrict out" (with "const pp_call *call" when it takes one). */

@@ -15,6 +15,34 @@ const char *kernel_type(pp_dtype dtype) {
   return names[dtype];
 }
 
+const PlanType *kernel_value_type(const PlanKernel *k, int value) {
+  return value < k->n_inputs ? &k->inputs[value] : &k->nodes[value - k->n_inputs].type;
+}
+
+static void print_shape(Str *out, const char *name, const PlanType *t) {
+  str_printf(out, "%s: %s[", name, kernel_type(t->dtype));
+  for (int i = 0; i < t->rank; i++) str_printf(out, "%s%lld", i ? ", " : "", (long long)t->dims[i]);
+  str_putc(out, ']');
+}
+
+const char *kernel_comment(Arena *arena, const PlanKernel *k, const char *const *names) {
+  Str out = {0};
+  const char *separator = "";
+  if (k->comment) str_puts(&out, k->comment), separator = "; ";
+  for (int i = 0; i < k->n_inputs; i++, separator = "; ") {
+    str_puts(&out, separator);
+    print_shape(&out, names[i], &k->inputs[i]);
+  }
+  separator = " → ";
+  for (int i = 0; i < k->n_outputs; i++, separator = "; ") {
+    str_puts(&out, separator);
+    print_shape(&out, names[k->n_inputs + i], kernel_value_type(k, k->outputs[i]));
+  }
+  const char *text = arena_strndup(arena, str_text(&out), out.length);
+  str_free(&out);
+  return text;
+}
+
 /* --- scopes ----------------------------------------------------------------------------------------- */
 
 Scope *kernel_open_scope(Emit *e, bool is_condition) {

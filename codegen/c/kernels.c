@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/emit.h"
+#include "codegen/parts.h"
 
 /* --- names of parameters --------------------------------------------------------------------------- */
 
@@ -58,52 +59,18 @@ static bool may_alias(const PlanKernel *k, bool output, int number) {
   return false;
 }
 
-static const PlanType *value_type(const PlanKernel *k, int v) {
-  return v < k->n_inputs ? &k->inputs[v] : &k->nodes[v - k->n_inputs].type;
-}
-
 void kernel_print_parameters(Str *out, const PlanKernel *k, const char *const *names) {
-  const char *comma = "";
-  if (k->uses_call) str_puts(out, "const pp_call *call"), comma = ", ";
-  for (int i = 0; i < k->n_inputs; i++, comma = ", ")
-    str_printf(out, "%sconst %s *%s%s", comma, kernel_type(k->inputs[i].dtype), may_alias(k, false, i) ? "" : "restrict ", names[i]);
-  for (int i = 0; i < k->n_outputs; i++, comma = ", ")
-    str_printf(out, "%s%s *%s%s", comma, kernel_type(value_type(k, k->outputs[i])->dtype), may_alias(k, true, i) ? "" : "restrict ",
-               names[k->n_inputs + i]);
-  if (!*comma) str_puts(out, "void");
+  EmitCall call = {.out = out, .indent = emit_column(out) > EMIT_COLUMNS / 2 ? 4 : emit_column(out)};
+  if (k->uses_call) emit_call_arg(&call, "const pp_call *call");
+  for (int i = 0; i < k->n_inputs; i++)
+    emit_call_arg(&call, "const %s *%s%s", kernel_type(k->inputs[i].dtype), may_alias(k, false, i) ? "" : "restrict ", names[i]);
+  for (int i = 0; i < k->n_outputs; i++)
+    emit_call_arg(&call, "%s *%s%s", kernel_type(kernel_value_type(k, k->outputs[i])->dtype), may_alias(k, true, i) ? "" : "restrict ",
+                  names[k->n_inputs + i]);
+  if (!k->uses_call && k->n_inputs + k->n_outputs == 0) str_puts(out, "void");
 }
 
 /* --- the files -------------------------------------------------------------------------------------------- */
-
-static void print_shape(Str *out, const PlanType *t) {
-  str_puts(out, kernel_type(t->dtype));
-  str_putc(out, '[');
-  for (int i = 0; i < t->rank; i++) str_printf(out, "%s%lld", i ? ", " : "", (long long)t->dims[i]);
-  str_putc(out, ']');
-}
-
-/* "x: float[512, 128]; weight: float[128] → y: float[512, 128]" */
-static void print_comment(Str *out, const PlanKernel *k, const char *const *names) {
-  str_puts(out, "/* ");
-  if (k->comment) {
-    for (const char *c = k->comment; *c; c++) { /* an end of comment in it would end ours */
-      str_putc(out, *c);
-      if (c[0] == '*' && c[1] == '/') str_putc(out, ' ');
-      if (*c == '\n') str_puts(out, " * ");
-    }
-    str_puts(out, "\n * ");
-  }
-  for (int i = 0; i < k->n_inputs; i++) {
-    str_printf(out, "%s%s: ", i ? "; " : "", names[i]);
-    print_shape(out, &k->inputs[i]);
-  }
-  str_puts(out, k->n_inputs ? " → " : "→ ");
-  for (int i = 0; i < k->n_outputs; i++) {
-    str_printf(out, "%s%s: ", i ? "; " : "", names[k->n_inputs + i]);
-    print_shape(out, value_type(k, k->outputs[i]));
-  }
-  str_puts(out, " */\n");
-}
 
 static void add_file(Arena *arena, EmitFiles *files, const char *path, Str *text) {
   EmitFile file = {.path = path, .text = arena_strndup(arena, str_text(text), text->length), .size = text->length};
@@ -172,7 +139,8 @@ static void emit_source(Arena *arena, const Plan *plan, EmitFiles *files) {
     const PlanKernel *k = &plan->kernels[i];
     const char *const *names = kernel_parameter_names(arena, k);
     str_putc(&out, '\n');
-    print_comment(&out, k, names);
+    emit_wrapped_comment(&out, kernel_comment(arena, k, names));
+    str_putc(&out, '\n');
     str_printf(&out, "static void %s(", k->name);
     kernel_print_parameters(&out, k, names);
     str_puts(&out, ") ");

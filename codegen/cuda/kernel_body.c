@@ -541,6 +541,7 @@ CudaKernel cuda_fused_kernel(Arena *arena, const Plan *plan, int number, bool gu
     CudaKernel *kernel = arena_alloc(arena, sizeof *kernel);
     *kernel = print_kernel(&e, last ? name : arena_printf(arena, "%s_sums_%d", name, stage), last ? 0 : stage);
     kernel->parameters = parameters;
+    kernel->comment = last ? kernel_comment(arena, k, e.names) : arena_printf(arena, "The partial sums of %s.", k->name);
     kernel->guarded = guarded, kernel->random = device.uses_random, kernel->partial = n_stages > 0;
     kernel->before = before;
     before = kernel;

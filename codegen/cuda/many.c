@@ -19,16 +19,14 @@ enum {
 
 /* --- kernels that differ in their size only -------------------------------------------------------------------- */
 
-static const PlanType *value_type(const PlanKernel *k, int v) { return v < k->n_inputs ? &k->inputs[v] : &k->nodes[v - k->n_inputs].type; }
-
 static bool is_sum(const PlanKernel *k) {
   int v = k->outputs[0];
-  return k->n_outputs == 1 && v >= k->n_inputs && k->nodes[v - k->n_inputs].op == PLAN_OP_REDUCE_SUM && plan_elements(value_type(k, v)) == 1;
+  return k->n_outputs == 1 && v >= k->n_inputs && k->nodes[v - k->n_inputs].op == PLAN_OP_REDUCE_SUM && plan_elements(kernel_value_type(k, v)) == 1;
 }
 
 /* Elements of the tensors that differ in size. */
 static int64_t size_of(const PlanKernel *k) {
-  return is_sum(k) ? plan_elements(value_type(k, k->nodes[k->outputs[0] - k->n_inputs].in[0])) : plan_elements(value_type(k, k->outputs[0]));
+  return is_sum(k) ? plan_elements(kernel_value_type(k, k->nodes[k->outputs[0] - k->n_inputs].in[0])) : plan_elements(kernel_value_type(k, k->outputs[0]));
 }
 
 static void describe_type(Str *out, const PlanType *t, int64_t size) {
@@ -41,11 +39,11 @@ static void describe_type(Str *out, const PlanType *t, int64_t size) {
 /* At element i of what is full, its operands are needed at element i, or anywhere when they aren't full. */
 static bool keeps_place(const PlanKernel *k, const PlanNode *n, int64_t size) {
   bool full = plan_elements(&n->type) == size, reads_full = false;
-  for (int i = 0; i < n->n_in; i++) reads_full |= plan_elements(value_type(k, n->in[i])) == size;
+  for (int i = 0; i < n->n_in; i++) reads_full |= plan_elements(kernel_value_type(k, n->in[i])) == size;
   if (!full && !reads_full) return n->op != PLAN_OP_RANDOM && kernel_ops[n->op].class != CLASS_REDUCE;
   if (kernel_ops[n->op].class == CLASS_MAP || n->op == PLAN_OP_CONSTANT) return true;
   if (n->op == PLAN_OP_RESHAPE) return full && reads_full;
-  return n->op == PLAN_OP_BROADCAST && plan_elements(value_type(k, n->in[0])) == 1;
+  return n->op == PLAN_OP_BROADCAST && plan_elements(kernel_value_type(k, n->in[0])) == 1;
 }
 
 static void describe_node(Str *out, const PlanKernel *k, const PlanNode *n, int64_t size) {
@@ -55,7 +53,7 @@ static void describe_node(Str *out, const PlanKernel *k, const PlanNode *n, int6
   describe_type(out, &n->type, size);
   for (int i = 0; i < n->n_in; i++) str_printf(out, ",%d", n->in[i]);
   str_printf(out, ";%llx;%lld;%s", (unsigned long long)bits, (long long)n->attrs.integer, n->attrs.predicate ? n->attrs.predicate : "");
-  if (n->op == PLAN_OP_RESHAPE || plan_elements(value_type(k, k->n_inputs + (int)(n - k->nodes))) == size) return;
+  if (n->op == PLAN_OP_RESHAPE || plan_elements(kernel_value_type(k, k->n_inputs + (int)(n - k->nodes))) == size) return;
   for (int i = 0; i < n->attrs.n_axes && kernel_ops[n->op].class != CLASS_REDUCE; i++)
     str_printf(out, "|%lld,%lld", (long long)n->attrs.axes[i], (long long)(n->attrs.limits ? n->attrs.limits[i] : 0));
 }
@@ -73,7 +71,7 @@ static const char *describe(Arena *arena, const PlanKernel *k) {
     describe_node(&out, k, n, size);
   }
   for (int o = 0; o < k->n_outputs; o++) {
-    fits &= sum || plan_elements(value_type(k, k->outputs[o])) == size;
+    fits &= sum || plan_elements(kernel_value_type(k, k->outputs[o])) == size;
     str_printf(&out, ">%d", k->outputs[o]);
   }
   const char *text = fits ? arena_strndup(arena, str_text(&out), out.length) : NULL;
@@ -233,7 +231,7 @@ static bool is_written(const Many *g, int slot) {
 }
 
 static const char *slot_type(const Many *g, int slot) {
-  const PlanType *t = slot < g->k->n_inputs ? &g->k->inputs[slot] : value_type(g->k, g->k->outputs[slot - g->k->n_inputs]);
+  const PlanType *t = slot < g->k->n_inputs ? &g->k->inputs[slot] : kernel_value_type(g->k, g->k->outputs[slot - g->k->n_inputs]);
   return arena_printf(g->arena, "%s%s *", is_written(g, slot) ? "" : "const ", kernel_type(t->dtype));
 }
 
@@ -396,7 +394,7 @@ static void write_sums(Many *g, CudaKernel *kernel, int64_t largest) {
 /* The chunks of each tensor meet. */
 static void write_folds(Many *g, CudaKernel *kernel) {
   int slot = g->k->n_inputs;
-  const char *type = kernel_type(value_type(g->k, g->k->outputs[0])->dtype);
+  const char *type = kernel_type(kernel_value_type(g->k, g->k->outputs[0])->dtype);
   Str out = {0};
   str_printf(&out, "  const int row = blockIdx.x * %d + threadIdx.x / 16;\n", TEAMS);
   if (g->group->n % TEAMS) str_printf(&out, "  if (row >= %d) return;\n", g->group->n);
@@ -434,7 +432,7 @@ CudaKernel cuda_group_kernel(Arena *arena, const Plan *plan, const PlanTask *tas
   g.names = slot_names(arena, g.k, &g.slots);
   make_parameters(&g);
   CudaKernel kernel = {.name = name, .include = "lanes.cuh", .n_parameters = g.n_list, .parameters = g.list, .guarded = task->kind == PP_UPDATE, .grid = {1, 1, 1}};
-  kernel.comment = arena_printf(arena, "%s on %d tensors at once", g.k->name, group->n);
+  kernel.comment = arena_printf(arena, "%s on %d tensors at once: %s", g.k->name, group->n, g.k->comment ? g.k->comment : "");
   if (!is_sum(g.k)) {
     write_map(&g, &kernel, largest);
     return kernel;
