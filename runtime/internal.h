@@ -363,6 +363,7 @@ struct pp_rank {
 
   unsigned char *arena, *window; /* addresses of the device */
   struct pp_cuda *cuda;   /* cuda/rank.h; null on the CPU */
+  struct pp_transfers *transfers; /* cuda/transfers.c */
   struct pp_nccl *nccl;   /* cuda/nccl.c */
   const pp_op *issued;    /* the operation that is being issued */
   pp_seen seen;
