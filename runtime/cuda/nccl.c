@@ -131,7 +131,8 @@ static pp_status start(pp_rank *rank) {
 /* From the watchdog too, when the rank's own thread does not come back. */
 static void end_at_once(pp_rank *rank) {
   ncclComm_t communicator = rank->nccl ? atomic_exchange(&rank->nccl->communicator, NULL) : NULL;
-  if (communicator) ncclCommAbort(communicator);
+  ncclResult_t result = communicator ? ncclCommAbort(communicator) : ncclSuccess;
+  if (result != ncclSuccess) pp_warn(rank, "ncclCommAbort(communicator): %s", ncclGetErrorString(result));
 }
 
 static void end_in_order(pp_rank *rank) {
