@@ -209,13 +209,15 @@ static void put_transfers(const Plan *plan, Str *out) {
   free(routes);
 }
 
-void report_text(const Plan *plan, Str *out) {
+void report_text(const Plan *plan, const ReportEstimate *estimate, Str *out) {
   put_head(plan, out);
   put_memory(plan, out);
   put_device(plan, out);
   put_peaks(plan, out);
   if (plan->n_transfers) put_transfers(plan, out);
-  str_puts(out, "\nprogress: proved. No rank can wait for ever, even when sends complete only with their receives.\n");
+  str_putc(out, '\n');
+  if (estimate) str_printf(out, "bubble: %.2f%% of a step, by estimated costs; ppc simulate shows where.\n", 100 * estimate->bubble_rate);
+  str_puts(out, "progress: proved. No rank can wait for ever, even when sends complete only with their receives.\n");
 }
 
 /* --- JSON ---------------------------------------------------------------------------------------------- */
@@ -299,7 +301,7 @@ static json_t *json_stages(const Plan *plan) {
   return all;
 }
 
-void report_json(const Plan *plan, Str *out) {
+void report_json(const Plan *plan, const ReportEstimate *estimate, Str *out) {
   json_t *o = json_object();
   json_put(o, "model", json_text(plan->model));
   json_put(o, "schedule", json_text(plan->schedule));
@@ -315,6 +317,8 @@ void report_json(const Plan *plan, Str *out) {
   json_put(o, "samples_per_step", json_integer((json_int_t)plan->microbatch * plan->n_microbatches));
   json_put(o, "tokens_per_step", json_integer(plan->tokens_per_step));
   json_put(o, "product_flops_per_step", json_integer(loop_flops(plan)));
+  if (estimate) json_put(o, "estimated_step_time", json_real(estimate->step_time));
+  if (estimate) json_put(o, "estimated_bubble_rate", json_real(estimate->bubble_rate));
   json_put(o, "stages", json_stages(plan));
   json_put(o, "ranks", json_ranks(plan));
   json_put(o, "transfers", json_transfers(plan));

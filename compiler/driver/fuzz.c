@@ -445,8 +445,8 @@ static void check_output(Arena *arena, const Pipeline *p) {
   Str out = {0};
   bug_set_pass("emit");
   emit_program(arena, p->plan, &files);
-  report_text(p->plan, &out);
-  report_json(p->plan, &out);
+  report_text(p->plan, NULL, &out);
+  report_json(p->plan, NULL, &out);
   str_free(&out);
   if (!p->plan->generate) check_prediction(arena, p);
 }

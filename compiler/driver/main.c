@@ -41,8 +41,10 @@ static int check(const Driver *d) {
   diag_flush(d->diag);
   if (!fine) return STATUS_INPUT;
   Str out = {0};
-  if (d->options->json) report_json(p.plan, &out);
-  else report_text(p.plan, &out);
+  ReportEstimate step = {0}, *estimate = p.plan->generate ? NULL : &step;
+  if (estimate) step = simulate_estimate(d->arena, d->diag, d->options, p.plan);
+  if (d->options->json) report_json(p.plan, estimate, &out);
+  else report_text(p.plan, estimate, &out);
   fwrite(str_text(&out), 1, out.length, stdout);
   str_free(&out);
   return STATUS_FINE;

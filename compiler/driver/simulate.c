@@ -83,17 +83,24 @@ static const PlanCosts *measured_costs(Run *c, const Plan *plan, Machine machine
   return costs;
 }
 
+static Machine machine_of(const Options *o) { return (Machine){o->flops, o->bandwidth, o->link}; }
+
 static const PlanCosts *choose_costs(Run *c, const Plan *plan) {
   const Options *o = c->options;
-  Machine machine = {o->flops, o->bandwidth, o->link};
+  Machine machine = machine_of(o);
   if (o->trace_costs) return measured_costs(c, plan, machine);
   if (!o->has_costs) return plan_costs_estimated(c->arena, plan, machine);
   return check_costs(c, plan->n_stages) ? plan_costs_stated(c->arena, plan, &o->costs) : NULL;
 }
 
+static const Simulation *simulate_proved(Arena *arena, Diag *diag, const Plan *plan, const PlanCosts *costs, const char *title) {
+  const Simulation *s = simulate_run(arena, diag, simulate_plan(arena, plan, costs, title));
+  if (!s) bug("the simulator finds a deadlock in a plan that was proved");
+  return s;
+}
+
 static const Simulation *simulate_model(Run *c) {
   Pipeline p = {.arena = c->arena, .diag = c->diag};
-  const Simulation *s = NULL;
   if (bare_refuse_options(c->diag, c->options)) return NULL;
   bool fine = pipeline_run(&p, c->options->files.at[0], &c->options->compile, NULL);
   pipeline_destroy(&p);
@@ -104,9 +111,13 @@ static const Simulation *simulate_model(Run *c) {
   if (!c->view.costs) return NULL;
   ScheduleJob job = {.n_ranks = p.plan->n_ranks, .n_stages = p.plan->n_stages, .n_microbatches = p.plan->n_microbatches};
   const char *title = arena_printf(c->arena, "%s: %s", p.plan->model, bare_title(c->arena, c->view.schedule, &job));
-  s = simulate_run(c->arena, c->diag, simulate_plan(c->arena, p.plan, c->view.costs, title));
-  if (!s) bug("the simulator finds a deadlock in a plan that was proved");
-  return s;
+  return simulate_proved(c->arena, c->diag, p.plan, c->view.costs, title);
+}
+
+ReportEstimate simulate_estimate(Arena *arena, Diag *diag, const Options *options, const Plan *plan) {
+  const PlanCosts *costs = plan_costs_estimated(arena, plan, machine_of(options));
+  const Timeline *t = &simulate_proved(arena, diag, plan, costs, plan->model)->timeline;
+  return (ReportEstimate){.step_time = t->step_time, .bubble_rate = t->bubble_rate};
 }
 
 /* --- entries ---------------------------------------------------------------------------------------------- */
