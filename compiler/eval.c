@@ -199,21 +199,29 @@ static Val int_divide(Eval *e, Loc loc, int64_t a, int64_t b) {
   return val_int(a / b);
 }
 
+/* A NaN is neither less, equal nor greater. */
+static Val comparison(AstOp op, bool less, bool equal, bool greater) {
+  switch (op) {
+  case AST_EQ:
+    return val_bool(equal);
+  case AST_NE:
+    return val_bool(!equal);
+  case AST_LT:
+    return val_bool(less);
+  case AST_LE:
+    return val_bool(less || equal);
+  case AST_GT:
+    return val_bool(greater);
+  case AST_GE:
+    return val_bool(greater || equal);
+  default:
+    return POISON;
+  }
+}
+
 static Val int_binary(Eval *e, Loc loc, AstOp op, int64_t a, int64_t b) {
   int64_t r;
   switch (op) {
-  case AST_EQ:
-    return val_bool(a == b);
-  case AST_NE:
-    return val_bool(a != b);
-  case AST_LT:
-    return val_bool(a < b);
-  case AST_LE:
-    return val_bool(a <= b);
-  case AST_GT:
-    return val_bool(a > b);
-  case AST_GE:
-    return val_bool(a >= b);
   case AST_ADD:
     return __builtin_add_overflow(a, b, &r) ? int_overflow(e, loc, op, a, b)
                                             : val_int(r);
@@ -226,24 +234,12 @@ static Val int_binary(Eval *e, Loc loc, AstOp op, int64_t a, int64_t b) {
   case AST_DIV:
     return int_divide(e, loc, a, b);
   default:
-    return POISON;
+    return comparison(op, a < b, a == b, a > b);
   }
 }
 
 static Val float_binary(AstOp op, double a, double b) {
   switch (op) {
-  case AST_EQ:
-    return val_bool(a == b);
-  case AST_NE:
-    return val_bool(a != b);
-  case AST_LT:
-    return val_bool(a < b);
-  case AST_LE:
-    return val_bool(a <= b);
-  case AST_GT:
-    return val_bool(a > b);
-  case AST_GE:
-    return val_bool(a >= b);
   case AST_ADD:
     return val_float(a + b);
   case AST_SUB:
@@ -253,7 +249,7 @@ static Val float_binary(AstOp op, double a, double b) {
   case AST_DIV:
     return val_float(a / b);
   default:
-    return POISON;
+    return comparison(op, a < b, a == b, a > b);
   }
 }
 
