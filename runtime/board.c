@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LAYOUT_VERSION = 3, PAGE_BYTES = 4096 };
+enum { LAYOUT_VERSION = 4, PAGE_BYTES = 4096 };
 /* A sleeper looks up this often even if nobody rings: a peer may have died between flag and ring. */
 enum { NAP_NS = 100 * 1000 * 1000, LATE_NAP_NS = 200 * 1000, NAPS_BEFORE_TEXT = 3 };
 

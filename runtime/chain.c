@@ -250,7 +250,7 @@ static void add_loop(Build *b, int kind, int backwards) {
         add_op(b, PP_AWAIT_RECEIVE, t);
         a->n_before = 2;
       }
-      if (sends) {
+      if (sends && !(chain.lost_send && b->p->rank == 0 && i == MICROBATCHES - 1 && !backwards)) {
         uint32_t t = add_transfer(b, backwards ? id_dx(s, i) : id_y(s, i), rank_of(to, b->p->n_ranks), 1, i, 0, act,
                                   backwards ? window_dx(s, i) : window_y(s, i), 0);
         add_op(b, PP_POST_SEND, t);
@@ -435,6 +435,7 @@ chain_options chain_options_read(void) {
       .no_count_step = (int)variable("PP_TEST_NO_COUNT_STEP", 0),
       .skip = (int)variable("PP_TEST_SKIP", 0),
       .lost_receive = (int)variable("PP_TEST_LOST_RECEIVE", 0),
+      .lost_send = (int)variable("PP_TEST_LOST_SEND", 0),
       .crash_step = (int)variable("PP_TEST_CRASH_STEP", 0),
       .exit_step = (int)variable("PP_TEST_EXIT_STEP", 0),
       .data_kind = variable("PP_TEST_DATA_KIND", PP_DATA_SYNTHETIC_F32),

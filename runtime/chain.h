@@ -14,6 +14,7 @@ typedef struct {
   int no_count_step;     /* nothing is counted */
   int skip;              /* nonfinite skip */
   int lost_receive;      /* rank 1 never posts a receive of microbatch 2: a stall */
+  int lost_send;         /* rank 0 never posts its last send forwards */
   int crash_step;        /* rank 1 dereferences null */
   int exit_step;         /* rank 1 calls exit(0) */
   int64_t data_kind;     /* pp_data_kind; file sources read PP_TEST_DATA */

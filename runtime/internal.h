@@ -115,6 +115,8 @@ typedef struct {
   _Atomic uint32_t crash_signal;
   _Atomic uint64_t peak_rss_bytes;
   uint64_t device_digest, library_bytes; /* see pp_device.describe; read after the first barrier */
+  uint64_t gpu;                /* which of the host's GPUs it is; read after the first barrier */
+  uint64_t pinned_bytes;       /* pinned memory that its sends go through: cuda/host.c */
   uint32_t n_tasks, n_lines;
   uint64_t options[PP_MAX_OPTIONS]; /* see pp_options_publish; read after the first barrier */
   char waiting_text[PP_WAITING_BYTES];
@@ -341,7 +343,7 @@ int64_t pp_sample(const double *logits, int64_t n, double temperature, int64_t t
 struct pp_rank {
   const pp_program *program;
   const pp_options *options;
-  const pp_transport *transport;
+  _Atomic(const pp_transport *) transport; /* pp_transport_auto becomes another where it starts */
   pp_job launch;
 
   pp_board *board;
@@ -365,6 +367,7 @@ struct pp_rank {
   struct pp_cuda *cuda;   /* cuda/rank.h; null on the CPU */
   struct pp_transfers *transfers; /* cuda/transfers.c */
   struct pp_nccl *nccl;   /* cuda/nccl.c */
+  struct pp_host *host;   /* cuda/host.c */
   const pp_op *issued;    /* the operation that is being issued */
   pp_seen seen;
   void **at;              /* [n_offsets] */

@@ -207,13 +207,20 @@ void pp_log_close_line(pp_rank *rank) {
 
 /* --- the end ------------------------------------------------------------------------------------ */
 
-/* Which algorithms the products take, and what the libraries have taken of each rank's device. */
+static uint64_t pinned_bytes(const pp_rank *rank) {
+  uint64_t sum = 0;
+  for (int r = 0; r < rank->program->n_ranks; r++) sum += rank->slots[r].pinned_bytes;
+  return sum;
+}
+
+/* Which algorithms the products take, what the libraries have taken of each rank's device, what moves transfers. */
 static void add_device(pp_rank *rank) {
   pp_log *log = &rank->log;
   add(log, ",\"products\":\"%016llx\",\"library_bytes\":[", (unsigned long long)rank->slot->device_digest);
   for (int r = 0; r < rank->program->n_ranks; r++)
     add(log, "%s%llu", r ? "," : "", (unsigned long long)rank->slots[r].library_bytes);
-  add(log, "]");
+  add(log, "],\"transport\":\"%s\"", atomic_load(&rank->transport)->name);
+  if (pinned_bytes(rank)) add(log, ",\"pinned_bytes\":%llu", (unsigned long long)pinned_bytes(rank));
 }
 
 void pp_log_done(pp_rank *rank) {
@@ -257,6 +264,9 @@ pp_status pp_log_create(pp_rank *rank) {
   log->line = malloc(log->line_bytes);
   if (!log->line) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   log->start_ns = pp_now_ns();
+  if (log->json || log->quiet || !pinned_bytes(rank)) return PP_OK;
+  add(log, "transfers go through the host's memory, of which %llu bytes are pinned\n", (unsigned long long)pinned_bytes(rank));
+  flush_line(rank);
   return PP_OK;
 }
 

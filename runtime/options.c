@@ -77,6 +77,8 @@ static const Option options_table[] = {
     {"--threads", "N", OPTION_INT, IN_BOTH, OWN, AT(threads), "threads of each rank's matrix products"},
     {"--shm-dir", "DIR", OPTION_TEXT, IN_BOTH, OWN, AT(shm_dir), "where shared memory is made (/dev/shm)"},
     {"--job", "NAME", OPTION_TEXT, IN_BOTH, OWN, AT(job), "name of the job, the same for all its ranks"},
+    {"--transport", "NAME", OPTION_TEXT, ON_GPU, SAME, AT(transport),
+     "nccl; host: through the host's memory; or auto: NCCL, unless ranks share a GPU (auto)"},
     {"--transport", "NAME", OPTION_TEXT, HIDDEN, SAME, AT(transport), "self, shm, late or strict"},
     {"--generate", "N", OPTION_I64, IN_GENERATE, SAME, AT(generate), "print N bytes, or numbers of tokens (256)"},
     {"--prompt", "TEXT", OPTION_TEXT, IN_GENERATE, SAME, AT(prompt), "text to go on from; numbers for more than 256 tokens"},

@@ -39,6 +39,8 @@ extern const pp_transport pp_transport_strict;  /* shm by rendezvous, over few c
 extern const pp_transport pp_transport_threads; /* threads of one process: for checkers */
 extern const pp_transport pp_transport_strict_threads;
 extern const pp_transport pp_transport_nccl;    /* between GPUs: cuda/nccl.c */
+extern const pp_transport pp_transport_host;    /* between ranks on any GPUs of one host: cuda/host.c */
+extern const pp_transport pp_transport_auto;    /* one of these two */
 extern const pp_transport *const pp_transports_cpu[]; /* ends with null */
 
 /* Parts of shm that other transports over a shared board use. */
@@ -51,5 +53,7 @@ void pp_shm_progress(pp_rank *rank);
 pp_status pp_shm_connect(pp_rank *rank, void *segment);
 pp_status pp_threads_connect(pp_rank *rank, void *segment); /* ranks are threads of one process */
 void pp_shm_disconnect(pp_rank *rank);
+/* Collective, when connected: more memory that all ranks share, reserved and zeroed, by rank 0. The caller unmaps it. */
+pp_status pp_shm_share(pp_rank *rank, size_t size_bytes, void **out_base);
 
 #endif

@@ -114,7 +114,7 @@ static const Row table[] = {
     {"--top-k", "K", 0, RUN, KIND_NUMBER, PASSED_ON | GENERATING_ONLY, NO_FIELD, "--generate draws among the K likeliest; 0: all (0)"},
     {"--timeout", "SECONDS", 0, RUN, KIND_REAL, PASSED_ON, NO_FIELD, "end the job when a rank is gone or nothing moves for so long (5)"},
     {"--start-timeout", "SECONDS", 0, RUN, KIND_REAL, PASSED_ON, NO_FIELD, "wait so long for all ranks to start (60)"},
-    {"--transport", "NAME", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, NULL},
+    {"--transport", "NAME", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "of a program for GPUs: nccl, host or auto; see docs/cuda.md (auto)"},
     {"--shm-dir", "DIR", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "where shared memory is made (/dev/shm)"},
     {"--log-every", "N", 0, RUN, KIND_POSITIVE, PASSED_ON | TRAINING_ONLY, NO_FIELD, "print a line for every N-th step, and the last one (1)"},
     {"--quiet", NULL, 0, RUN, KIND_FLAG, PASSED_ON, AT(quiet), "print no line per step"},

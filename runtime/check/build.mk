@@ -26,7 +26,7 @@ CHECK_CC    = $(CC) -std=c11 -O2 -g -fPIC -shared -fno-semantic-interposition $(
 CHECK_CORE  = -L$(CHECK_LIB) -l:libcudart.so.13
 
 $(CHECK_LIB)/libcudart.so.13: $(addprefix $(CHECK_FROM)/,report.c label.c source.c schedule.c streams.c memory.c launch.c \
-    graph.c span.c nvtx.c race.c access.c device.c warp.c place.c race.h device.h core.h report.h cudart.map)
+    graph.c host.c span.c nvtx.c race.c access.c device.c warp.c place.c race.h device.h core.h report.h cudart.map)
 	@mkdir -p $(@D)
 	$(CHECK_SAY)$(CHECK_CC) -Wl,--version-script,$(CHECK_FROM)/cudart.map -o $@.new && mv $@.new $@
 

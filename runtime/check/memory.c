@@ -25,6 +25,7 @@ typedef struct Pinned {
   char *base;
   size_t bytes;
   int protection;
+  bool is_registered; /* the program's own, which other processes may write too */
   Pending *pending;
   int n_pending, pending_capacity;
   struct Pinned *next;
@@ -94,7 +95,7 @@ static Pinned *find_pinned(const void *address) {
 
 static void note_pending(const void *address, size_t bytes, const Op *op, bool writes) {
   Pinned *p = find_pinned(address);
-  if (!p) return;
+  if (!p || (p->is_registered && !writes)) return;
   if (p->n_pending == p->pending_capacity) {
     p->pending_capacity += PENDING_MORE;
     p->pending = realloc(p->pending, (size_t)p->pending_capacity * sizeof *p->pending);
@@ -176,10 +177,41 @@ cudaError_t cudaFreeHost(void *pointer) {
   Pinned *p = find_pinned(pointer);
   if (check_capture_forbids("cudaFreeHost")) return check_error(cudaErrorStreamCaptureUnsupported);
   check_wait_device("cudaFreeHost");
-  if (!p || p->base != pointer)
+  if (!p || p->base != pointer || p->is_registered)
     return check_misuse(cudaErrorInvalidValue, "cudaFreeHost of what cudaMallocHost didn't give, or freed before");
   check_object_end(&p->object, "cudaFreeHost");
   munmap(p->base, p->bytes);
+  p->base = NULL;
+  return cudaSuccess;
+}
+
+/* Memory that the program has. Pages are closed and opened, so it must be whole ones. */
+cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned flags) {
+  CHECK_CALL();
+  if (flags & (cudaHostRegisterMapped | cudaHostRegisterIoMemory | cudaHostRegisterReadOnly))
+    check_fatal("unsupported", "cudaHostRegister flags %u", flags);
+  if ((uintptr_t)pointer % PAGE_BYTES || bytes % PAGE_BYTES || bytes == 0)
+    check_fatal("unsupported", "cudaHostRegister of parts of pages: %zu bytes", bytes);
+  for (const Pinned *p = all_pinned; p; p = p->next)
+    if (p->base && (char *)pointer < p->base + p->bytes && p->base < (char *)pointer + bytes)
+      return check_misuse(cudaErrorHostMemoryAlreadyRegistered, "cudaHostRegister of memory that is pinned already");
+  Pinned *p = calloc(1, sizeof *p);
+  if (!p) return check_error(cudaErrorMemoryAllocation);
+  *p = (Pinned){.base = pointer, .bytes = bytes, .protection = PROT_READ | PROT_WRITE, .is_registered = true, .next = all_pinned};
+  check_object_begin(&p->object, "registered memory", "of %zu bytes", bytes);
+  all_pinned = p;
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *pointer) {
+  CHECK_CALL();
+  Pinned *p = find_pinned(pointer);
+  if (check_capture_forbids("cudaHostUnregister")) return check_error(cudaErrorStreamCaptureUnsupported);
+  check_wait_device("cudaHostUnregister");
+  if (!p || p->base != pointer || !p->is_registered)
+    return check_misuse(cudaErrorHostMemoryNotRegistered, "cudaHostUnregister of what cudaHostRegister wasn't given");
+  check_object_end(&p->object, "cudaHostUnregister");
+  open_pinned(p);
   p->base = NULL;
   return cudaSuccess;
 }

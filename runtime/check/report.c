@@ -24,7 +24,9 @@ static cudaError_t last_error;
 /* ---- the lock ---- */
 
 int check_call_begin(void) {
-  if (depth++ == 0) pthread_mutex_lock(&lock);
+  if (depth++ > 0) return 0;
+  pthread_mutex_lock(&lock);
+  check_host_function_calls();
   return 0;
 }
 

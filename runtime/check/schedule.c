@@ -173,6 +173,13 @@ static void resume(void) {
   if (check_hooks.resume) check_hooks.resume();
 }
 
+/* Then it is not these libraries that know whether the rank can go on. */
+static bool wait_for_host_function(void) {
+  bool runs = check_host_function_nap();
+  if (runs && check_hooks.resume) check_hooks.resume();
+  return runs;
+}
+
 void check_step_some(void) {
   resume();
   step_by_policy();
@@ -190,7 +197,7 @@ void check_step_for_query(const char *format, ...) {
   asked_at = seen;
   n_asks = before + 1;
   if (moved) resume();
-  if (n_asks <= ASKS_UNTIL_WAIT || !check_hooks.stall) return;
+  if (n_asks <= ASKS_UNTIL_WAIT || !check_hooks.stall || wait_for_host_function()) return;
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(waiting, sizeof waiting, format, arguments);
@@ -213,6 +220,7 @@ void check_run_until(bool (*is_done)(const void *), const void *argument, const 
       resume();
     } else if (!is_done(argument)) {
       open_memory(false);
+      if (wait_for_host_function()) continue;
       if (!check_hooks.stall) check_fatal("hang", "%s never ends", waiting);
       check_hooks.stall(seen, waiting, false);
     }

@@ -271,11 +271,14 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
       {cudaDevAttrUnifiedAddressing, 1},
       {cudaDevAttrL2CacheSize, 41943040},
       {cudaDevAttrIntegrated, 0},
-      {cudaDevAttrPciBusId, 1},
       {cudaDevAttrPciDeviceId, 0},
       {cudaDevAttrPciDomainId, 0},
   };
-  (void)device;
+  /* Each rank's devices are its own, as under a launcher that gives each a GPU, unless all see PPC_CHECK_DEVICES. */
+  if (attribute == cudaDevAttrPciBusId) {
+    *value = check_setting("PPC_CHECK_DEVICES", NULL, 0) ? 1 + device : 1 + check_rank();
+    return cudaSuccess;
+  }
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
     if (values[i].attribute != attribute) continue;
     *value = values[i].value;
@@ -321,6 +324,8 @@ cudaError_t cudaDriverGetVersion(int *version) {
   _(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work")                                          \
   _(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream")                    \
   _(cudaErrorStreamCaptureImplicit, "operation would make the legacy stream depend on a capturing blocking stream") \
+  _(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped")            \
+  _(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region")                  \
   _(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream")             \
   _(cudaErrorUnknown, "unknown error")
 

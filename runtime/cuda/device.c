@@ -66,12 +66,22 @@ pp_status pp_cuda_await(pp_rank *rank, cudaEvent_t event) {
   }
   if (rank->transport->look && atomic_exchange_explicit(&rank->slot->waiting, 0, memory_order_relaxed))
     atomic_fetch_add_explicit(&rank->slot->moves, 1, memory_order_relaxed);
-  return PP_OK;
+  return pp_failing(rank) ? PP_STOPPED : PP_OK; /* then transfers may have ended without their bytes */
 }
 
 /* --- memory ---------------------------------------------------------------------------------------- */
 
 static uint64_t align_up(uint64_t n) { return (n + PP_CUDA_ALIGNMENT - 1) / PP_CUDA_ALIGNMENT * PP_CUDA_ALIGNMENT; }
+
+/* By its place on the bus: ranks may see different devices under one number. */
+static pp_status tell_gpu(pp_rank *rank) {
+  int domain, bus, device;
+  PP_CUDA_TRY(rank, cudaDeviceGetAttribute(&domain, cudaDevAttrPciDomainId, rank->cuda->device));
+  PP_CUDA_TRY(rank, cudaDeviceGetAttribute(&bus, cudaDevAttrPciBusId, rank->cuda->device));
+  PP_CUDA_TRY(rank, cudaDeviceGetAttribute(&device, cudaDevAttrPciDeviceId, rank->cuda->device));
+  rank->slot->gpu = (uint64_t)domain << 32 | (uint64_t)bus << 8 | (uint64_t)device;
+  return PP_OK;
+}
 
 static pp_status choose_device(pp_rank *rank) {
   int n_devices = 0;
@@ -81,7 +91,7 @@ static pp_status choose_device(pp_rank *rank) {
   }
   rank->cuda->device = rank->program->rank % n_devices; /* all ranks are on this host */
   PP_CUDA_TRY(rank, cudaSetDevice(rank->cuda->device));
-  return PP_OK;
+  return tell_gpu(rank);
 }
 
 /* Free bytes of the device; others may use it too. */
@@ -224,7 +234,7 @@ static void destroy(pp_rank *rank) {
   rank->cuda = NULL;
 }
 
-static const pp_transport *const transports[] = {&pp_transport_self, &pp_transport_nccl, NULL};
+static const pp_transport *const transports[] = {&pp_transport_self, &pp_transport_auto, &pp_transport_nccl, &pp_transport_host, NULL};
 
 const pp_device pp_device_cuda = {
     .name = "cuda",

@@ -37,7 +37,7 @@ static pp_status create_tables(pp_rank *rank) {
   return fine ? PP_OK : pp_fail(rank, PP_EXIT_FAILED, "out of memory");
 }
 
-static int is_post(const pp_op *op) { return op->op == PP_POST_SEND || op->op == PP_POST_RECEIVE; }
+int pp_transfers_is_post(const pp_op *op) { return op->op == PP_POST_SEND || op->op == PP_POST_RECEIVE; }
 
 static void find_posts(pp_rank *rank) {
   const pp_program *program = rank->program;
@@ -45,7 +45,7 @@ static void find_posts(pp_rank *rank) {
   for (uint32_t i = 0; i < program->n_actions; i++) {
     const pp_op *end = op + program->actions[i].n_before + program->actions[i].n_after;
     for (; op < end; op++) {
-      if (!is_post(op)) continue;
+      if (!pp_transfers_is_post(op)) continue;
       rank->transfers->action_of[op->transfer] = i;
       rank->transfers->waits[op->transfer] = op->waits;
     }
@@ -167,22 +167,27 @@ static pp_status is_ready(pp_rank *rank, uint32_t transfer, int *out_ready) {
   return PP_OK;
 }
 
-/* The first transfer that is not complete is at the head of its stream: what the rank is at. If its own side is ready
- * the rank waits for the peer, else it computes. */
-static pp_status tell_place(pp_rank *rank, uint32_t transfer) {
+void pp_transfers_tell(pp_rank *rank, uint32_t transfer, int waits, int is_new) {
   const pp_program *program = rank->program;
   const pp_transfer *t = &program->transfers[transfer];
   pp_slot *slot = rank->slot;
-  int ready = 0;
-  PP_TRY(is_ready(rank, transfer, &ready));
-  if (rank->transfers->told != rank->transfers->done + 1) pp_note_place(rank, &program->actions[rank->transfers->action_of[transfer]]);
-  rank->transfers->told = rank->transfers->done + 1;
-  if (ready && !atomic_load_explicit(&slot->waiting, memory_order_relaxed)) {
+  if (is_new) pp_note_place(rank, &program->actions[rank->transfers->action_of[transfer]]);
+  if (waits && !atomic_load_explicit(&slot->waiting, memory_order_relaxed)) {
     snprintf(slot->waiting_text, sizeof slot->waiting_text, "waits until rank %d %s %s, microbatch %d", t->peer,
              t->is_send ? "has taken" : "sends", program->values[t->value], t->microbatch);
     atomic_store(&slot->has_waiting_text, 1);
   }
-  atomic_store_explicit(&slot->waiting, (uint32_t)ready, memory_order_relaxed);
+  atomic_store_explicit(&slot->waiting, (uint32_t)waits, memory_order_relaxed);
+}
+
+/* The first transfer that is not complete is at the head of its stream: what the rank is at. If its own side is ready
+ * the rank waits for the peer, else it computes. */
+static pp_status tell_first(pp_rank *rank, uint32_t transfer) {
+  struct pp_transfers *transfers = rank->transfers;
+  int ready = 0;
+  PP_TRY(is_ready(rank, transfer, &ready));
+  pp_transfers_tell(rank, transfer, ready, transfers->told != transfers->done + 1);
+  transfers->told = transfers->done + 1;
   return PP_OK;
 }
 
@@ -190,7 +195,7 @@ pp_status pp_transfers_look(pp_rank *rank) {
   struct pp_transfers *transfers = rank->transfers;
   for (int done = 1; transfers->done < transfers->n_issued;) {
     PP_TRY(is_done(rank, transfers->moved[transfers->issued[transfers->done]], &done));
-    if (!done) return tell_place(rank, transfers->issued[transfers->done]);
+    if (!done) return tell_first(rank, transfers->issued[transfers->done]);
     transfers->done++;
     atomic_store_explicit(&rank->slot->waiting, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&rank->slot->moves, 1, memory_order_relaxed);

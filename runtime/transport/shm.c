@@ -324,6 +324,51 @@ pp_status pp_shm_connect(pp_rank *rank, void *segment) {
   return rank->program->rank == 0 ? lead(rank) : join(rank);
 }
 
+/* --- more of it ---------------------------------------------------------------------------------- */
+
+static pp_status create_more(pp_rank *rank, const char *path, size_t size_bytes, void **out_base) {
+  int error, fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return pp_fail(rank, PP_EXIT_INPUT, "%s: can't make shared memory: %s", path, strerror(errno));
+  error = reserve(fd, 0, size_bytes);
+  *out_base = error ? NULL : map_shared(fd, size_bytes);
+  close(fd);
+  if (error) return refuse_size(rank, size_bytes, error);
+  return *out_base ? PP_OK : pp_fail(rank, PP_EXIT_INPUT, "can't map %zu bytes: %s", size_bytes, strerror(errno));
+}
+
+static pp_status open_more(pp_rank *rank, const char *path, size_t size_bytes, void **out_base) {
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  *out_base = fd < 0 ? NULL : map_shared(fd, size_bytes);
+  int error = errno;
+  if (fd >= 0) close(fd);
+  return *out_base ? PP_OK : pp_fail(rank, PP_EXIT_INPUT, "%s: can't map %zu bytes: %s", path, size_bytes, strerror(error));
+}
+
+static pp_status share_at(pp_rank *rank, const char *path, size_t size_bytes, void **out_base) {
+  int leads = rank->program->rank == 0;
+  if (leads) PP_TRY(create_more(rank, path, size_bytes, out_base));
+  PP_TRY(pp_board_barrier(rank));
+  if (!leads) PP_TRY(open_more(rank, path, size_bytes, out_base));
+  return pp_board_barrier(rank);
+}
+
+/* Named after rank 0's process, as only one job can be. */
+pp_status pp_shm_share(pp_rank *rank, size_t size_bytes, void **out_base) {
+  size_t n = strlen(rank->segment_path) + 16;
+  char *path = malloc(n);
+  if (!path) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
+  snprintf(path, n, "%s-%d", rank->segment_path, (int)rank->board->creator_pid);
+  if (rank->program->rank == 0) {
+    unlink(path); /* of a dead process of that number */
+    atomic_store(&rank->temporary, path);
+  }
+  pp_status status = share_at(rank, path, size_bytes, out_base);
+  if (rank->program->rank == 0) unlink(path);
+  atomic_store(&rank->temporary, NULL);
+  free(path);
+  return status;
+}
+
 void pp_shm_disconnect(pp_rank *rank) {
   rank->early_failure.exit_status = pp_exit_status(rank); /* what the board said is asked for after it is gone */
   atomic_store(&rank->early_failure.claimed, rank->early_failure.exit_status ? 2u : 0u);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One model, one schedule: its CUDA program under the checking libraries against its CPU program.
 
-    testdata/cuda/run.py MODEL.pp [--seeds=0:5] [--ranks=N] [--schedule=S] [--dtype=T] [--precision=T] [-D NAME=VALUE]… [OPTION]…
+    testdata/cuda/run.py MODEL.pp [--seeds=0:5] [--ranks=N] [--schedule=S] [--dtype=T] [--precision=T] [--transport=T] [-D NAME=VALUE]… [OPTION]…
 
 Builds the CUDA program (device code for one architecture; a warning is an error), runs it once for each seed, and
 compares: losses with those of the CPU target within --tolerance (relative to the larger of 1 and the loss), and
@@ -35,6 +35,7 @@ def arguments():
     p.add_argument("--precision")
     p.add_argument("--steps", type=int, default=2)
     p.add_argument("-D", dest="defines", action="append", default=[], metavar="NAME=VALUE")
+    p.add_argument("--transport", help="of the runs (nccl)")
     p.add_argument("--arch", default="80", help="of the device code")
     p.add_argument("--tolerance", type=float, help="of losses (1e-5; bf16: 2e-2)")
     p.add_argument("--limit", type=float, default=300, help="seconds for each run")
@@ -104,7 +105,8 @@ def build(a, folder):
 
 def run_seed(a, folder, seed):
     environment = dict(os.environ, PPC_CHECK=str(seed), **dict(s.split("=", 1) for s in a.set))
-    done = call([os.path.join(folder, "launch.sh"), "--json"], a.limit, env=environment)
+    transport = [f"--transport={a.transport}"] if a.transport else []
+    done = call([os.path.join(folder, "launch.sh"), "--json", *transport], a.limit, env=environment)
     reports = [line for line in done.stderr.splitlines() if "ppc-check:" in line]
     if reports or done.returncode != 0:
         raise Failure(f"seed {seed}: status {done.returncode}\n" + ("\n".join(reports[:20]) or tail(done.stderr)))
@@ -141,7 +143,7 @@ def has_nvcc():
 
 def main():
     a = arguments()
-    what = " ".join([os.path.basename(a.model)] + options(a))
+    what = " ".join([os.path.basename(a.model)] + options(a) + ([f"--transport={a.transport}"] if a.transport else []))
     if not has_nvcc():
         print("skipped: nvcc is not installed")
         return 0

@@ -74,6 +74,20 @@ static void behind_the_stream(void) { /* a launch is behind what its stream has,
   destroy();
 }
 
+static void CUDART_CB count(void *number) { ++*(int *)number; }
+
+static void host_function(void) {
+  int n = 0;
+  begin();
+  must(cudaLaunchHostFunc(a, count, &n));
+  fill(a, 0, 1);
+  end();
+  for (int i = 0; i < 3; i++) must(cudaGraphLaunch(exec, a));
+  must(cudaStreamSynchronize(a));
+  if (n != 3) exit(1);
+  destroy();
+}
+
 static void no_run_in_capture(void) { /* what is captured doesn't run */
   host[0] = 5;
   begin();
@@ -191,6 +205,7 @@ static const struct {
 } cases[] = {
     {"diamond", "clean", diamond},
     {"behind_the_stream", "clean", behind_the_stream},
+    {"host_function", "clean", host_function},
     {"no_run_in_capture", "clean", no_run_in_capture},
     {"no_edge", "race", no_edge},
     {"beside_the_graph", "race", beside_the_graph},

@@ -3,7 +3,8 @@
 
   chain   the program of runtime/chain.h: the bits and the lines of its CPU twin for every seed, and no report; options,
           faults and what is said of them
-  suite   the suite of transports (runtime/transport_test.c) on 1 to 4 ranks
+  suite   the suite of transports (runtime/transport_test.c) on 1 to 4 ranks, over each
+  host    the program over the transport through the host's memory: bits, faults
 
 Prints what is wrong, and fails if anything is. Skips where no nvcc is installed."""
 import fcntl
@@ -73,7 +74,7 @@ def lines(job):
     """The JSON lines without what is measured."""
     result = [json.loads(line) for line in job.out.splitlines() if line.startswith("{")]
     for line in result:
-        for measured in ("tokens_per_s", "peak_rss_bytes", "mapped_bytes", "products", "library_bytes"):
+        for measured in ("tokens_per_s", "peak_rss_bytes", "mapped_bytes", "products", "library_bytes", "transport", "pinned_bytes"):
             line.pop(measured, None)
     return result
 
@@ -154,13 +155,18 @@ def faults(folder):
                                                    r"it is at step 1, stage_1_fwd, stage 1, microbatch 3, chain\.pp:10"], 86, PP_TEST_LOST_RECEIVE=1)
     told(folder, 2, ["--steps=4", "--start-timeout=1"], [r"waited 1 s \(--start-timeout\); of 2 ranks these did not start: 1"], 4, leaves_out=[1])
     told(folder, 4, ["--steps=9"], [r"rank 2 \(pid \d+\) exited without finishing at step 2, stage_2_fwd"], 86, PP_TEST_EXIT_STEP=2)
-    job = Job(folder, "chain", 4, ["--steps=100000", "--quiet"])
+    hurt(folder, signal.SIGKILL, r"rank 1 \(pid \d+\) was killed at")
+
+
+def hurt(folder, kind, text, *more):
+    """Sends rank 1 a signal in the middle: the others say so, and end soon."""
+    job = Job(folder, "chain", 4, ["--steps=100000", "--quiet", "--timeout=3", *more])
     time.sleep(2)
-    job.ranks[1].send_signal(signal.SIGKILL)
+    job.ranks[1].send_signal(kind)
     start = time.time()
     job.wait()
-    check(time.time() - start < 5, "a killed rank holds the others up for", time.time() - start)
-    check(re.search(r"rank 1 \(pid \d+\) was killed at", job.err), "a killed rank", job.err)
+    check(time.time() - start < 6, "a rank that got a signal holds the others up for", time.time() - start, kind, more)
+    check(re.search(text, job.err), kind, more, job.err)
 
 
 def no_kernels(folder):
@@ -186,15 +192,54 @@ def chain(folder, seeds):
     no_kernels(folder)
 
 
+def host(folder, seeds):
+    over = "--transport=host"
+    for seed in range(seeds):
+        for ranks in (2, 4):
+            same_as_cpu(folder, ranks, seed, ["--steps=4", "--json"], over)
+        same_as_cpu(folder, 2, seed, ["--steps=5", "--json"], over, "--graph")
+        same_as_cpu(folder, 4, seed, ["--steps=7", "--json", "--log-every=3"], over)
+    job = run(folder, "chain", 2, ["--steps=1", "--json"], PPC_CHECK_DEVICES=1)
+    check(job.status == 0 and '"transport":"host"' in job.out, "ranks that share a GPU", job.out, job.err)
+    check('"transport":"nccl"' in run(folder, "chain", 2, ["--steps=1", "--json"], PPC_CHECK_DEVICES=2).out, "ranks with a GPU each")
+    job = told(folder, 2, ["--steps=1", over], [], 0)
+    check(re.match(r"transfers go through the host's memory, of which \d+ bytes are pinned\n", job.out), job.out)
+    told(folder, 2, ["--steps=1", "--transport=shm"], ["no transport shm for 2 ranks"], 2)
+    for more in ([], ["--graph"]):
+        told(folder, 2, ["--steps=4", "--timeout=2", over, *more], [
+            r"no rank has moved for 2\.\d s", r"rank 1 waits until rank 0 sends x \(chain\.pp:3\), microbatch 3; "
+            r"it is at step 1, stage_2_fwd, stage 2, microbatch 3, chain\.pp:10"], 4, PP_TEST_LOST_SEND=1)
+        told(folder, 2, ["--steps=4", over, *more], [r"rank 1: rank 0 sends transfer \d+ where transfer \d+ is taken: x \(chain.pp:3\), microbatch 3"], 86, PP_TEST_LOST_RECEIVE=1)
+        told(folder, 4, ["--steps=9", over, *more], [r"rank 2 \(pid \d+\) exited without finishing at step 2"], 86, PP_TEST_EXIT_STEP=2)
+        for kind, text in ((signal.SIGKILL, r"rank 1 \(pid \d+\) was killed at"), (signal.SIGSTOP, r"rank 1 \(pid \d+\) has been stopped by a signal for")):
+            hurt(folder, kind, text, over, *more)
+    small_memory(folder, over)
+    check(not [name for name in os.listdir("/dev/shm") if f"cuda-runtime-{os.getpid()}" in name], "left in /dev/shm")
+
+
+def small_memory(folder, *more):
+    """No room for what the transfers go through: both numbers, before step 1. Only root can make such a place."""
+    place = os.path.join(folder, "shm")
+    os.makedirs(place, exist_ok=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1160k", "tmpfs", place], stderr=subprocess.DEVNULL).returncode != 0:
+        return
+    try:
+        told(folder, 4, ["--steps=1", f"--shm-dir={place}", *more], [r"is too small: the job needs \d+ bytes of shared memory and \d+ are free"], 1)
+        check(os.listdir(place) == [], "left in shared memory:", os.listdir(place))
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
 def suite(folder, seeds):
     expected = None
-    for ranks in (1, 2, 3, 4):
+    for ranks, transport in ((1, "self"), *((n, t) for t in ("nccl", "host") for n in (2, 3, 4))):
         for seed in range(1, seeds + 1):
-            job = run(folder, "suite", ranks, ["--steps=2", "--json", "--timeout=20"], seed=seed, TEST_SEED=seed % 3 + 1)
-            check(job.status == 0 and job.err == "", f"suite, {ranks} ranks, seed {seed}: status {job.status}", job.err)
+            what = f"suite, {ranks} ranks, {transport}, seed {seed}"
+            job = run(folder, "suite", ranks, ["--steps=3", "--json", "--timeout=20", f"--transport={transport}"], seed=seed, TEST_SEED=seed % 3 + 1)
+            check(job.status == 0 and job.err == "", f"{what}: status {job.status}", job.err)
             found = re.search(r'"parameters":"([0-9a-f]{64})"', job.out)
             expected = expected or (found and found[1])
-            check(found and found[1] == expected, f"suite, {ranks} ranks, seed {seed}: gathered", found and found[1], "not", expected)
+            check(found and found[1] == expected, f"{what}: gathered", found and found[1], "not", expected)
 
 
 def main():
@@ -203,7 +248,7 @@ def main():
         print("skipped: nvcc is not installed")
         return
     build(folder)
-    {"chain": chain, "suite": suite}[part](folder, seeds)
+    {"chain": chain, "suite": suite, "host": host}[part](folder, seeds)
     sys.exit(wrong > 0)
 
 
