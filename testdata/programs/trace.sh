@@ -22,7 +22,7 @@ traced mlp 1 one_f_one_b --trace-steps=5
 must python3 $here/trace.py made/plan.json t.json 5 5
 
 # Any name of a file makes a trace that can be read; long ones are cut between characters.
-long=$(printf 'x\u20ac%.0s' {1..50})
+long=$(printf 'x\xe2\x82\xac%.0s' {1..50})
 for name in $'a"\\\xff\xed\xa0\x80\xe2\x82\x01' "$long"; do
   sed 's/one_f_one_b;/mine;/' "$models/mlp.pp" >"$name.pp"
   echo 'schedule mine(ranks, stages, microbatches) { rank r { for i in 0..microbatches { fwd(r, i); bwd(r, i); } } }' >>"$name.pp"
