@@ -76,11 +76,10 @@ pp_status pp_file_check(pp_rank *rank, const char *option, const char *path) {
   struct stat st;
   char *directory = pp_file_directory(path);
   if (!directory) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
-  int error = access(directory, W_OK) == 0 ? 0 : errno;
-  int exists = !error && stat(path, &st) == 0;
+  int exists = stat(path, &st) == 0, error = access(directory, W_OK) == 0 ? 0 : errno;
   free(directory);
   if (exists && S_ISDIR(st.st_mode)) error = EISDIR;
+  else if (exists && !S_ISREG(st.st_mode)) return pp_fail(rank, PP_EXIT_INPUT, "%s=%s: not a plain file", option, path);
   if (error) return pp_fail(rank, PP_EXIT_INPUT, "%s=%s: %s", option, path, strerror(error));
-  if (exists && !S_ISREG(st.st_mode)) return pp_fail(rank, PP_EXIT_INPUT, "%s=%s: not a plain file", option, path);
   return PP_OK;
 }
