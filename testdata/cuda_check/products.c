@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { M = 5, N = 4, K = 7, BATCH = 3, MAX_VALUES = 256, ARENA_BYTES = 16384, PART_BYTES = 2048, WORKSPACE_BYTES = 1024 };
-enum { PART_A, PART_B, PART_C, PART_BIAS, PART_WORKSPACE };
+enum { M = 8, N = 4, K = 7, BATCH = 3, MAX_VALUES = 256, ARENA_BYTES = 16384, PART_BYTES = 2048, WORKSPACE_BYTES = 1024 };
+enum { PART_A, PART_B, PART_C, PART_BIAS, PART_AUX, PART_WORKSPACE };
 
 typedef struct Case { /* D[m, n] = op(A) op(B) + beta C, column-major */
   const char *name, *kind;
@@ -20,29 +20,46 @@ typedef struct Case { /* D[m, n] = op(A) op(B) + beta C, column-major */
   cublasLtEpilogue_t epilogue;
   double tolerance;
   int misaligned, no_workspace, wrong_shape;
+  enum { FINE, NO_BIAS, NO_AUX, NARROW_AUX, ODD_AUX, MISALIGNED_BIAS, MISALIGNED_AUX, OTHER_EPILOGUE, OTHER_BIAS_TYPE, BIAS_AT_END,
+         AUX_AT_END, BIAS_WRITTEN, AUX_READ } fault; /* of the epilogue, behind the heuristic */
 } Case;
 
 #define F32 CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F
 static const Case cases[] = {
-    {"plain", "clean", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0},
-    {"transposed", "clean", F32, 1, 1, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0},
-    {"accumulating", "clean", F32, 0, 1, 1, 1, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0},
-    {"batched", "clean", F32, 1, 0, BATCH, 1, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0},
-    {"bias", "clean", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_BIAS, 1e-6, 0, 0, 0},
-    {"gelu", "clean", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU, 1e-6, 0, 0, 0},
-    {"gelu_bias", "clean", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU_BIAS, 1e-6, 0, 0, 0},
-    {"tf32", "clean", CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 4e-3, 0, 0, 0},
-    {"f64", "clean", CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, 0, 1, 2, 1, CUBLASLT_EPILOGUE_DEFAULT, 1e-14, 0, 0, 0},
-    {"bf16_to_f32", "clean", CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F, 1, 0, 2, 1, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0},
-    {"bf16", "clean", CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 2e-2, 0, 0, 0},
-    {"misaligned", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 1, 0, 0},
-    {"no_workspace", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 1, 0},
-    {"wrong_shape", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 1},
-    {"mixed_types", "misuse", CUDA_R_32F, CUDA_R_16BF, CUBLAS_COMPUTE_32F, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1, 0, 0, 0},
+    {"plain", "clean", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0, FINE},
+    {"transposed", "clean", F32, 1, 1, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0, FINE},
+    {"accumulating", "clean", F32, 0, 1, 1, 1, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0, FINE},
+    {"batched", "clean", F32, 1, 0, BATCH, 1, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0, FINE},
+    {"bias", "clean", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_BIAS, 1e-6, 0, 0, 0, FINE},
+    {"gelu", "clean", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU, 1e-6, 0, 0, 0, FINE},
+    {"gelu_bias", "clean", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU_BIAS, 1e-6, 0, 0, 0, FINE},
+    {"tf32", "clean", CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 4e-3, 0, 0, 0, FINE},
+    {"f64", "clean", CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, 0, 1, 2, 1, CUBLASLT_EPILOGUE_DEFAULT, 1e-14, 0, 0, 0, FINE},
+    {"bf16_to_f32", "clean", CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F, 1, 0, 2, 1, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 0, FINE},
+    {"bf16", "clean", CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 2e-2, 0, 0, 0, FINE},
+    {"gelu_aux", "clean", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU_AUX, 1e-6, 0, 0, 0, FINE},
+    {"gelu_aux_bias", "clean", F32, 1, 1, 1, 0, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 1e-6, 0, 0, 0, FINE},
+    {"bf16_bias", "clean", CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F, 0, 0, 1, 1, CUBLASLT_EPILOGUE_BIAS, 1e-6, 0, 0, 0, FINE},
+    {"no_bias", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_BIAS, 1e-6, 0, 0, 0, NO_BIAS},
+    {"no_aux", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 1e-6, 0, 0, 0, NO_AUX},
+    {"narrow_aux", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 1e-6, 0, 0, 0, NARROW_AUX},
+    {"odd_aux", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 1e-6, 0, 0, 0, ODD_AUX},
+    {"misaligned_bias", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_BIAS, 1e-6, 0, 0, 0, MISALIGNED_BIAS},
+    {"misaligned_aux", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 1e-6, 0, 0, 0, MISALIGNED_AUX},
+    {"other_epilogue", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_BIAS, 1e-6, 0, 0, 0, OTHER_EPILOGUE},
+    {"other_bias_type", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_BIAS, 1e-6, 0, 0, 0, OTHER_BIAS_TYPE},
+    {"bias_at_end", "out of bounds", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_BIAS, 1e-6, 0, 0, 0, BIAS_AT_END},
+    {"aux_at_end", "out of bounds", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 1e-6, 0, 0, 0, AUX_AT_END},
+    {"bias_written", "race", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_BIAS, 1e-6, 0, 0, 0, BIAS_WRITTEN},
+    {"aux_read", "race", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, 1e-6, 0, 0, 0, AUX_READ},
+    {"misaligned", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 1, 0, 0, FINE},
+    {"no_workspace", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 1, 0, FINE},
+    {"wrong_shape", "misuse", F32, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1e-6, 0, 0, 1, FINE},
+    {"mixed_types", "misuse", CUDA_R_32F, CUDA_R_16BF, CUBLAS_COMPUTE_32F, 0, 0, 1, 0, CUBLASLT_EPILOGUE_DEFAULT, 1, 0, 0, 0, FINE},
 };
 
 static cublasLtHandle_t blas;
-static cudaStream_t stream;
+static cudaStream_t stream, other;
 static char *device, *host;
 
 static void must(int is_good) {
@@ -87,15 +104,30 @@ static void make_values(const Case *t) {
   for (int i = 0; i < M; i++) bias[i] = store(host + PART_BIAS * PART_BYTES, t->result, i, value(PART_BIAS, i));
 }
 
-static double expected(const Case *t, int batch, int row, int col) {
+static int has(const Case *t, int part) { return ((int)t->epilogue & part) == part; }
+
+/* Before GELU. */
+static double expected_sum(const Case *t, int batch, int row, int col) {
   double sum = 0;
   for (int k = 0; k < K; k++)
     sum += a[batch * M * K + (t->ta ? row * K + k : k * M + row)] * b[batch * K * N + (t->tb ? k * N + col : col * K + k)];
   if (t->beta != 0) sum += t->beta * c[batch * M * N + col * M + row];
-  if (t->epilogue & CUBLASLT_EPILOGUE_BIAS & ~CUBLASLT_EPILOGUE_DEFAULT) sum += bias[row];
-  if (t->epilogue == CUBLASLT_EPILOGUE_GELU || t->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS)
-    sum = 0.5 * sum * (1 + tanh(0.7978845608 * (sum + 0.044715 * sum * sum * sum)));
-  return sum;
+  return has(t, CUBLASLT_EPILOGUE_BIAS) ? sum + bias[row] : sum;
+}
+
+static double expected(const Case *t, int batch, int row, int col) {
+  double x = expected_sum(t, batch, row, col);
+  return has(t, CUBLASLT_EPILOGUE_GELU) ? 0.5 * x * (1 + tanh(0.7978845608 * (x + 0.044715 * x * x * x))) : x;
+}
+
+static double wrong_by(const Case *t, const char *what, int index, double want) {
+  const char *at = host + (strcmp(what, "aux") ? PART_C : PART_AUX) * PART_BYTES;
+  double got = load(at, t->result, index), error = fabs(got - want) / (1 + fabs(want));
+  if (!(error <= t->tolerance)) {
+    fprintf(stderr, "%s: %s[%d] is %.9g, not %.9g\n", t->name, what, index, got, want);
+    exit(1);
+  }
+  return error;
 }
 
 /* Of a TF32 product some result must differ from f32's, or nothing was rounded. */
@@ -104,14 +136,9 @@ static void judge(const Case *t) {
   for (int batch = 0; batch < t->batch; batch++)
     for (int col = 0; col < N; col++)
       for (int row = 0; row < M; row++) {
-        double want = expected(t, batch, row, col);
-        double got = load(host + PART_C * PART_BYTES, t->result, batch * M * N + col * M + row);
-        double error = fabs(got - want) / (1 + fabs(want));
-        n_rounded += error > 1e-6;
-        if (!(error <= t->tolerance)) {
-          fprintf(stderr, "%s: [%d, %d, %d] is %.9g, not %.9g\n", t->name, batch, row, col, got, want);
-          exit(1);
-        }
+        int index = batch * M * N + col * M + row;
+        n_rounded += wrong_by(t, "result", index, expected(t, batch, row, col)) > 1e-6;
+        if (has(t, CUBLASLT_EPILOGUE_GELU_AUX)) wrong_by(t, "aux", index, expected_sum(t, batch, row, col));
       }
   must(!is_tf32 || n_rounded > 0);
 }
@@ -128,16 +155,47 @@ static cublasLtMatrixLayout_t layout(cudaDataType type, int rows, int cols, int 
   return out;
 }
 
+static void set_pointer(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *pointer) {
+  BLAS(cublasLtMatmulDescSetAttribute(desc, attribute, &pointer, sizeof pointer));
+}
+
+static void set_aux_ld(cublasLtMatmulDesc_t desc, int64_t ld) {
+  BLAS(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld));
+}
+
 static cublasLtMatmulDesc_t describe(const Case *t) {
   cublasLtMatmulDesc_t out;
   cublasOperation_t ta = t->ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb = t->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const void *bias_at = device + PART_BIAS * PART_BYTES;
   BLAS(cublasLtMatmulDescCreate(&out, t->compute, t->compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32F));
   BLAS(cublasLtMatmulDescSetAttribute(out, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta));
   BLAS(cublasLtMatmulDescSetAttribute(out, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb));
   BLAS(cublasLtMatmulDescSetAttribute(out, CUBLASLT_MATMUL_DESC_EPILOGUE, &t->epilogue, sizeof t->epilogue));
-  BLAS(cublasLtMatmulDescSetAttribute(out, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias_at, sizeof bias_at));
+  set_pointer(out, CUBLASLT_MATMUL_DESC_BIAS_POINTER, device + PART_BIAS * PART_BYTES);
+  set_pointer(out, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, device + PART_AUX * PART_BYTES);
+  set_aux_ld(out, M);
   return out;
+}
+
+static void plant(const Case *t, cublasLtMatmulDesc_t desc) {
+  const cublasLtMatmulDescAttributes_t bias_at = CUBLASLT_MATMUL_DESC_BIAS_POINTER, aux_at = CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER;
+  const cublasLtEpilogue_t gelu = CUBLASLT_EPILOGUE_GELU_BIAS;
+  const cudaDataType type = CUDA_R_16BF;
+  char *bias_part = device + PART_BIAS * PART_BYTES, *aux_part = device + PART_AUX * PART_BYTES;
+  switch (t->fault) {
+  case FINE:
+  case AUX_READ: break;
+  case NO_BIAS: set_pointer(desc, bias_at, NULL); break;
+  case NO_AUX: set_pointer(desc, aux_at, NULL); break;
+  case NARROW_AUX: set_aux_ld(desc, M - 8); break;
+  case ODD_AUX: set_aux_ld(desc, M + 4); break;
+  case MISALIGNED_BIAS: set_pointer(desc, bias_at, bias_part + 4); break;
+  case MISALIGNED_AUX: set_pointer(desc, aux_at, aux_part + 4); break;
+  case OTHER_EPILOGUE: BLAS(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &gelu, sizeof gelu)); break;
+  case OTHER_BIAS_TYPE: BLAS(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type)); break;
+  case BIAS_AT_END: set_pointer(desc, bias_at, device + ARENA_BYTES); break;
+  case AUX_AT_END: set_pointer(desc, aux_at, device + ARENA_BYTES); break;
+  case BIAS_WRITTEN: CUDA(cudaMemcpyAsync(bias_part, host + PART_BIAS * PART_BYTES, 64, cudaMemcpyHostToDevice, other)); break;
+  }
 }
 
 static void run(const Case *t) {
@@ -158,10 +216,14 @@ static void run(const Case *t) {
   must(n_found == 1 && found.workspaceSize <= room);
   make_values(t);
   CUDA(cudaMemcpyAsync(device, host, PART_WORKSPACE * PART_BYTES, cudaMemcpyHostToDevice, stream));
+  CUDA(cudaStreamSynchronize(stream)); /* so that a race is one with the product */
+  plant(t, desc);
   char *d = device + PART_C * PART_BYTES;
   BLAS(cublasLtMatmul(blas, desc, is_f64 ? (void *)&alpha : &alpha_f, device + PART_A * PART_BYTES + 16 * t->misaligned, la,
                       device + PART_B * PART_BYTES, lb, is_f64 ? (void *)&beta : &beta_f, d, ld, d, ld, &found.algo,
                       device + PART_WORKSPACE * PART_BYTES, t->no_workspace ? 0 : room, stream));
+  if (t->fault == AUX_READ)
+    CUDA(cudaMemcpyAsync(host + PART_WORKSPACE * PART_BYTES, device + PART_AUX * PART_BYTES, 64, cudaMemcpyDeviceToHost, other));
   CUDA(cudaMemcpyAsync(host, device, PART_WORKSPACE * PART_BYTES, cudaMemcpyDeviceToHost, stream));
   CUDA(cudaStreamSynchronize(stream));
   judge(t);
@@ -176,6 +238,7 @@ int main(int n_arguments, char **arguments) {
   CUDA(cudaMalloc((void **)&device, ARENA_BYTES));
   CUDA(cudaMallocHost((void **)&host, ARENA_BYTES));
   CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
   BLAS(cublasLtCreate(&blas));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     if (n_arguments < 2) printf("%s %s\n", cases[i].name, cases[i].kind);
@@ -183,6 +246,7 @@ int main(int n_arguments, char **arguments) {
   }
   BLAS(cublasLtDestroy(blas));
   CUDA(cudaStreamDestroy(stream));
+  CUDA(cudaStreamDestroy(other));
   CUDA(cudaFree(device));
   CUDA(cudaFreeHost(host));
   return 0;
