@@ -36,7 +36,7 @@ typedef struct {
   int64_t products_workspace; /* CUDA: bytes for each compute stream; -1: PP_CUDA_WORKSPACE_BYTES */
   int64_t step_limit; /* of the evaluator; 0: 10^9 */
   int64_t memory;     /* bytes that a rank may map; 0: no limit */
-  bool no_fuse, verify, generate;
+  bool no_fuse, no_epilogues, verify, generate;
   bool keep_transfers;      /* check the transfers that a CSV states */
 } CompileOptions;
 
@@ -73,6 +73,7 @@ Loc program_ranks_loc(Program *program);    /* of train's `ranks` line */
 bool simplify_run(Ir *ir);
 bool autodiff_run(Ir *ir);
 bool stages_run(Ir *ir);
+bool epilogues_run(Ir *ir, bool enabled);
 bool split_run(Ir *ir);
 bool schedule_run(Ir *ir, Program *program);
 /* The same for given actions, in the order of each rank; `schedule` and `ranks`: lines of train. */

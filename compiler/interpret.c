@@ -356,6 +356,19 @@ static double product_element(const Shape *s, const double *x, const double *y, 
   return sum;
 }
 
+static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+
+/* What a library does to a product before it stores it. */
+static void run_epilogue(Frame *f, Op op) {
+  Tensor *to = out(f, op, 0), *bias = in(f, op, 2);
+  bool is_gelu = strcmp(op_string(f->arena, op, "epilogue"), "bias") != 0;
+  for (int64_t i = 0; i < to->n; i++) {
+    double sum = rounded(to, to->at[i] + bias->at[i % bias->n]);
+    if (op_n_results(op) == 2) out(f, op, 1)->at[i] = sum;
+    to->at[i] = is_gelu ? rounded(to, gelu(sum)) : sum;
+  }
+}
+
 static void multiply(Op op, const Tensor *x, const Tensor *y, Tensor *to) {
   Shape s = product_shape(op, x, y);
   for (int64_t b = 0; b < s.batch; b++)
@@ -585,10 +598,8 @@ static void run_op(Frame *f, Op op) {
     case CLASS_REDUCE: run_reduce(f, op); break;
     case CLASS_MOVE: run_move(f, op); break;
     case CLASS_PRODUCT:
-      if (op_id(op) == OP_MATMUL)
-        multiply(op, in(f, op, 0), in(f, op, 1), out(f, op, 0));
-      else
-        run_effect(f, op);
+      multiply(op, in(f, op, 0), in(f, op, 1), out(f, op, 0));
+      if (op_n_operands(op) == 3) run_epilogue(f, op);
       break;
     case CLASS_SPECIAL: run_special(f, op); break;
     case CLASS_EFFECT: run_effect(f, op); break;

@@ -264,7 +264,7 @@ static void hash_attrs(Hash *h, const PlanAttrs *a) {
     if (a->limits) hash_int(h, a->limits[i]);
   }
   hash_text(h, a->predicate);
-  hash_int(h, a->ta | a->tb << 1 | a->causal << 2);
+  hash_int(h, a->ta | a->tb << 1 | a->causal << 2 | (int)a->epilogue << 3);
 }
 
 static void hash_ints(Hash *h, int n, const int *x) {

@@ -39,6 +39,7 @@ typedef struct {
   int n_axes;
   const char *predicate;   /* COMPARE */
   bool ta, tb, causal;
+  pp_epilogue epilogue;    /* MATMUL: a third operand, gelu_aux a second result */
 } PlanAttrs;
 
 /* --- kernels --------------------------------------------------------------------------------- */

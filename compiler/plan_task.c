@@ -105,6 +105,7 @@ static const char *result_name(const Body *b, Op op, int k) {
   case OP_DATA: return plan_identifier(b->arena, op_string(b->arena, op, "source"));
   case OP_ATTENTION: return attention[k];
   case OP_ATTENTION_GRAD: return attention_grad[k];
+  case OP_MATMUL: return name_in_module(b, op, k == 1 ? OP_ADD : OP_MATMUL); /* the sum that gelu takes */
   default: return name_in_module(b, op, op_id(op));
   }
 }
@@ -454,10 +455,18 @@ static int place_buffer(Body *b, Place p, Type type, const char *name) {
 
 /* --- statements ---------------------------------------------------------------------------------------- */
 
+static pp_epilogue epilogue_of(Arena *arena, Op op) {
+  const char *name = op_string(arena, op, "epilogue");
+  for (int e = PP_EPILOGUE_BIAS; name && e < PP_EPILOGUE_COUNT; e++)
+    if (strcmp(name, pp_epilogue_name((pp_epilogue)e)) == 0) return (pp_epilogue)e;
+  return PP_EPILOGUE_NONE;
+}
+
 static PlanAttrs read_attrs(Arena *arena, Op op) {
   OpId id = op_id(op);
   PlanAttrs a = {.integer = op_int(op, "axis", 0), .ta = op_unit(op, "ta"), .tb = op_unit(op, "tb"),
                  .causal = op_unit(op, "causal"), .predicate = op_string(arena, op, "predicate")};
+  if (id == OP_MATMUL) a.epilogue = epilogue_of(arena, op);
   if (id == OP_RANDOM) a.integer = op_int(op, "key", 0);
   if (id == OP_SCATTER_ADD) a.integer = op_int(op, "rows", 0);
   if (id == OP_ATTENTION || id == OP_ATTENTION_GRAD) a.value = op_float(op, "scale", 1);
@@ -525,8 +534,9 @@ static const char *what_it_is(const Body *b, Op op) {
     const char *comment = op_string(b->arena, b->t->kernels[tasks_callee(b->t, op)], "pp.comment");
     return comment ? comment : "";
   }
-  const char *name = op_string(b->arena, op, "pp.name");
-  return name ? arena_printf(b->arena, "%s = %s", name, op_name(id)) : op_name(id);
+  const char *name = op_string(b->arena, op, "pp.name"), *what = op_name(id);
+  if (op_n_operands(op) == 3 && id == OP_MATMUL) what = strcmp(op_string(b->arena, op, "epilogue"), "bias") ? "matmul, add, gelu" : "matmul, add";
+  return name ? arena_printf(b->arena, "%s = %s", name, what) : what;
 }
 
 /* "h.0.attn.c_attn: matmul" */

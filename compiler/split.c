@@ -415,7 +415,7 @@ static const char *assigned_parameter(Split *s, Value v) {
 /* "x (gpt2.pp:31)" */
 static const char *name_of(Split *s, Value v) {
   Op op = value_owner(v);
-  OpId id = op_id(op);
+  OpId id = op_id(op) == OP_MATMUL && value_index(v) == 1 ? OP_ADD : op_id(op); /* the sum that gelu takes */
   const char *what = op_string(s->tmp, op, "pp.name"), *path = op_string(s->tmp, op, "pp.path");
   if (id == OP_GRADIENT)
     what = arena_printf(s->tmp, "gradient of %s", op_string(s->tmp, op, "param"));

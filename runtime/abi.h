@@ -22,6 +22,15 @@ static inline const char *pp_dtype_name(pp_dtype dtype) {
   return dtype == PP_F32 ? "f32" : dtype == PP_F64 ? "f64" : dtype == PP_I32 ? "i32" : dtype == PP_BOOL ? "bool" : "bf16";
 }
 
+/* What the library of products does to a result before it stores it: it adds a vector to each row; gelu of that, in the
+ * form by tanh; and stores the sum, too. */
+typedef enum { PP_EPILOGUE_NONE, PP_EPILOGUE_BIAS, PP_EPILOGUE_GELU, PP_EPILOGUE_GELU_AUX, PP_EPILOGUE_COUNT } pp_epilogue;
+
+static inline const char *pp_epilogue_name(pp_epilogue epilogue) {
+  static const char *const names[PP_EPILOGUE_COUNT] = {"none", "bias", "gelu", "gelu_aux"};
+  return names[epilogue];
+}
+
 /* Partial sums that a kernel may keep in the scratch memory of its stream. */
 enum { PP_CUDA_PARTIALS = 65536 };
 

@@ -21,6 +21,7 @@ static void start_routine(EmitCall *call, EmitTask *b, const char *stem, int buf
 }
 
 static void emit_matmul(EmitTask *b, const PlanStatement *s) {
+  if (s->attrs.epilogue != PP_EPILOGUE_NONE) bug("%s: a product with an epilogue", b->task->name);
   EmitProduct p = emit_product_shape(b->task, s);
   EmitCall call;
   start_routine(&call, b, "pp_matmul", s->in[0]);

@@ -358,6 +358,7 @@ static const char *product_name(Arena *arena, const CudaProduct *p) {
              p->tb ? 't' : 'n');
   if (p->operands != PP_F32) str_printf(&name, "_%s", pp_dtype_name(p->operands));
   if (p->operands != p->result) str_printf(&name, "_%s", pp_dtype_name(p->result));
+  if (p->epilogue != PP_EPILOGUE_NONE) str_printf(&name, "_%s", pp_epilogue_name(p->epilogue));
   const char *text = arena_strndup(arena, str_text(&name), name.length);
   str_free(&name);
   return text;
@@ -365,12 +366,12 @@ static const char *product_name(Arena *arena, const CudaProduct *p) {
 
 static CudaProduct product_of(const PlanTask *task, const PlanStatement *s) {
   return (CudaProduct){.ta = s->attrs.ta, .tb = s->attrs.tb, .shape = emit_product_shape(task, s),
-                       .operands = in_type(task, s, 0)->dtype, .result = out_type(task, s, 0)->dtype};
+                       .operands = in_type(task, s, 0)->dtype, .result = out_type(task, s, 0)->dtype, .epilogue = s->attrs.epilogue};
 }
 
 static bool same_product(const CudaProduct *x, const CudaProduct *y) {
   return x->ta == y->ta && x->tb == y->tb && x->shape.batch == y->shape.batch && x->shape.m == y->shape.m &&
-         x->shape.n == y->shape.n && x->shape.k == y->shape.k && x->operands == y->operands && x->result == y->result;
+         x->shape.n == y->shape.n && x->shape.k == y->shape.k && x->operands == y->operands && x->result == y->result && x->epilogue == y->epilogue;
 }
 
 const CudaProduct *cuda_calls_product(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s) {
@@ -451,12 +452,13 @@ static void emit_numbers(Arena *arena, const CudaCalls *calls, EmitFiles *files)
 }
 
 static void emit_products(Str *out, const CudaCalls *calls) {
-  str_puts(out, "/* A is stored transposed, B is; batch, m, n, k; types of A and B, of C */\nconst pp_product pp_products[] = {\n");
+  static const char *const epilogues[PP_EPILOGUE_COUNT] = {"PP_EPILOGUE_NONE", "PP_EPILOGUE_BIAS", "PP_EPILOGUE_GELU", "PP_EPILOGUE_GELU_AUX"};
+  str_puts(out, "/* A is stored transposed, B is; batch, m, n, k; types of A and B, of C; epilogue */\nconst pp_product pp_products[] = {\n");
   for (int i = 0; i < calls->products.n; i++) {
     const CudaProduct *p = &calls->products.at[i];
-    str_printf(out, "  {%d, %d, %lld, %lld, %lld, %lld, %s, %s},", p->ta, p->tb, (long long)p->shape.batch, (long long)p->shape.m,
-               (long long)p->shape.n, (long long)p->shape.k, emit_dtype(p->operands), emit_dtype(p->result));
-    emit_to_column(out, 56);
+    str_printf(out, "  {%d, %d, %lld, %lld, %lld, %lld, %s, %s, %s},", p->ta, p->tb, (long long)p->shape.batch, (long long)p->shape.m,
+               (long long)p->shape.n, (long long)p->shape.k, emit_dtype(p->operands), emit_dtype(p->result), epilogues[p->epilogue]);
+    emit_to_column(out, 72);
     str_printf(out, "/* %s */\n", p->name);
   }
   if (calls->products.n == 0) str_puts(out, "  {0}\n");

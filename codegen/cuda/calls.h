@@ -10,6 +10,7 @@ typedef struct {
   bool ta, tb;
   EmitProduct shape;
   pp_dtype operands, result;
+  pp_epilogue epilogue;
 } CudaProduct;
 
 typedef struct {

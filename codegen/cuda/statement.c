@@ -72,13 +72,15 @@ static void emit_output(EmitTask *b, const PlanStatement *s) {
 }
 
 static void emit_product(EmitTask *b, const PlanStatement *s) {
+  static const char *const functions[PP_EPILOGUE_COUNT] = {"pp_product_run", "pp_product_bias", "pp_product_gelu", "pp_product_gelu"};
   EmitCall call;
-  emit_call_start(&call, b->out, "pp_product_run");
+  emit_call_start(&call, b->out, functions[s->attrs.epilogue]);
   emit_call_arg(&call, "c");
   emit_call_arg(&call, "%s", cuda_calls_product(b->prepared, b->task, s)->name);
   put_buffers(b, &call, s->n_in, s->in);
   put_buffers(b, &call, s->n_out, s->out);
-  emit_call_arg(&call, "%s", s->op == PLAN_OP_MATMUL ? "0" : emit_accumulates(s));
+  if (s->attrs.epilogue == PP_EPILOGUE_GELU) emit_call_arg(&call, "NULL");
+  if (s->attrs.epilogue == PP_EPILOGUE_NONE) emit_call_arg(&call, "%s", s->op == PLAN_OP_MATMUL ? "0" : emit_accumulates(s));
   emit_call_end(&call);
 }
 

@@ -87,6 +87,8 @@ static const Row table[] = {
                                                                         "(80,90,100 as far as nvcc knows them, and PTX of the newest)"},
     {"--products-workspace", "BYTES", 0, CHECK | COMPILE | RUN, KIND_BYTES, CUDA_ONLY, AT(compile.products_workspace),
      "for --target=cuda: what the library of matrix products may use (4MiB)"},
+    {"--no-epilogues", NULL, 0, MODEL, KIND_FLAG, CUDA_ONLY, AT(compile.no_epilogues),
+     "for --target=cuda: kernels add biases and make gelu, not the library of\nmatrix products"},
     {"--verify", NULL, 0, MODEL, KIND_FLAG, MODEL_ONLY, AT(compile.verify), "verify the IR after each pass"},
     {"--generate", NULL, 0, CHECK | COMPILE | DUMP, KIND_FLAG, MODEL_ONLY, AT(compile.generate), "the forward-only program of train's `generate` line"},
     {"--output", "DIR", 'o', COMPILE | RUN, KIND_TEXT, 0, AT(output), "folder of the emitted programs (-o DIR)"},
@@ -120,8 +122,8 @@ static const Row table[] = {
     {"--quiet", NULL, 0, RUN, KIND_FLAG, PASSED_ON, AT(quiet), "print no line per step"},
     {"--keep", NULL, 0, RUN, KIND_FLAG, 0, AT(keep), "print where the emitted programs lie"},
 
-    {"--after", "PASS", 0, DUMP, KIND_TEXT, 0, AT(after), "elaborate, simplify, autodiff, stages, split, schedule, transfers,\n"
-                                                          "fuse, memory, progress or events (the last one)"},
+    {"--after", "PASS", 0, DUMP, KIND_TEXT, 0, AT(after), "elaborate, simplify, autodiff, stages, epilogues, split, schedule,\n"
+                                                          "transfers, fuse, memory, progress or events (the last one)"},
     {"--stage", "K", 0, DUMP, KIND_NUMBER, 0, AT(stage), "one stage only"},
     {"--rank", "R", 0, DUMP, KIND_NUMBER, 0, AT(rank), "one rank only"},
     {"--pretty", NULL, 0, DUMP, KIND_FLAG, 0, AT(pretty), "the form for people"},

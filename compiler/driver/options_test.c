@@ -111,6 +111,7 @@ static void try_refusals(void) {
       "compile m.pp -o out --target=cuda --arch=90,",
       "compile m.pp -o out --target=cuda --arch=90aa",
       "check m.pp --products-workspace=4MiB",
+      "check m.pp --no-epilogues",
       "check m.pp --target=cuda --products-workspace=much",
       "check m.pp --memory=0",
       "check m.pp --memory=-1",

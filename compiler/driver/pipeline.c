@@ -6,7 +6,7 @@
 
 #include "dsl/load.h"
 
-const char *const pipeline_passes[] = {"elaborate", "simplify", "autodiff", "stages", "split", "schedule",
+const char *const pipeline_passes[] = {"elaborate", "simplify", "autodiff", "stages", "epilogues", "split", "schedule",
                                        "transfers", "fuse",     "memory",   "progress", "events", NULL};
 
 typedef struct {
@@ -57,6 +57,7 @@ static void run_passes(Run *run, const DslProgram *text, const CompileOptions *o
   PASS("simplify", simplify_run(ir));
   PASS("autodiff", autodiff_run(ir));
   PASS("stages", stages_run(ir));
+  PASS("epilogues", epilogues_run(ir, !options->no_epilogues));
   PASS("split", split_run(ir));
   PASS("schedule", schedule_run(ir, p->program));
   PASS("transfers", transfers_run(ir));

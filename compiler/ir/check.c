@@ -11,15 +11,10 @@ static bool has_type(OpArgs *a, Type t, const char *what) {
   return args_fail(a, "%s %s", type_put(text, sizeof text, t), what);
 }
 
-static bool string_is(const OpArgs *a, const char *name, const char *text) {
-  MlirStringRef s = mlirStringAttrGetValue(args_attr(a, name));
-  return s.length == strlen(text) && !memcmp(s.data, text, s.length);
-}
-
 /* `words` ends in NULL. */
 static bool string_among(OpArgs *a, const char *name, const char *const *words) {
   for (int i = 0; words[i]; i++)
-    if (string_is(a, name, words[i])) return true;
+    if (args_has_text(a, name, words[i])) return true;
   MlirStringRef s = mlirStringAttrGetValue(args_attr(a, name));
   return args_fail(a, "no %s '%.*s'", name, (int)s.length, s.data);
 }
@@ -41,6 +36,19 @@ bool verify_product(OpArgs *a, const Type *given) {
   return type_is_real(in_type(a, 0)) || has_type(a, in_type(a, 0), "is no float tensor");
 }
 
+/* An epilogue stands with its vector, and on a 2-D product whose result is f32. */
+bool verify_matmul(OpArgs *a, const Type *given) {
+  static const char *const epilogues[] = {"bias", "gelu", "gelu_aux", NULL};
+  bool has_epilogue = !mlirAttributeIsNull(args_attr(a, "epilogue"));
+  if (!verify_product(a, given)) return false;
+  if (has_epilogue != (a->n_in == 3)) return args_fail(a, "%d operands %s an epilogue", a->n_in, has_epilogue ? "with" : "without");
+  if (!has_epilogue) return true;
+  Type bias = in_type(a, 2);
+  bool fits = type_rank(given[0]) == 2 && type_dtype(given[0]) == PP_F32 && type_dtype(bias) == PP_F32 && type_rank(bias) == 1 &&
+              type_dim(bias, 0) == type_dim(given[0], 1);
+  return string_among(a, "epilogue", epilogues) && (fits || has_type(a, bias, "is no vector for the rows of the product"));
+}
+
 bool verify_real(OpArgs *a, const Type *given) { return verify_product(a, given) && computes(a, in_type(a, 0)); }
 
 bool verify_boolean(OpArgs *a, const Type *given) {
@@ -52,7 +60,7 @@ bool verify_compare(OpArgs *a, const Type *given) {
   static const char *const all[] = {"eq", "ne", "lt", "le", "gt", "ge", NULL};
   (void)given;
   if (!string_among(a, "predicate", all)) return false;
-  bool ordered = !string_is(a, "predicate", "eq") && !string_is(a, "predicate", "ne");
+  bool ordered = !args_has_text(a, "predicate", "eq") && !args_has_text(a, "predicate", "ne");
   return !ordered || type_dtype(in_type(a, 0)) != PP_BOOL || args_fail(a, "bools have no order");
 }
 

@@ -25,6 +25,13 @@ MlirAttribute args_attr(const OpArgs *a, const char *name) {
 
 bool args_unit(const OpArgs *a, const char *name) { return !mlirAttributeIsNull(args_attr(a, name)); }
 
+bool args_has_text(const OpArgs *a, const char *name, const char *text) {
+  MlirAttribute v = args_attr(a, name);
+  if (mlirAttributeIsNull(v)) return false;
+  MlirStringRef s = mlirStringAttrGetValue(v);
+  return s.length == strlen(text) && !memcmp(s.data, text, s.length);
+}
+
 int64_t args_int(const OpArgs *a, const char *name, int64_t otherwise) {
   MlirAttribute v = args_attr(a, name);
   return mlirAttributeIsNull(v) ? otherwise : mlirIntegerAttrGetValueInt(v);
@@ -207,7 +214,8 @@ bool infer_matmul(OpArgs *a) {
   dims_of(x, dims);
   dims[rank - 2] = type_dim(x, ta ? rank - 1 : rank - 2);
   dims[rank - 1] = type_dim(y, tb ? rank - 2 : rank - 1);
-  return result(a, type_adjoint(a->ir, type_tensor(a->ir, type_dtype(x), rank, dims)));
+  Type product = type_adjoint(a->ir, type_tensor(a->ir, type_dtype(x), rank, dims));
+  return result(a, product) && (!args_has_text(a, "epilogue", "gelu_aux") || result(a, product));
 }
 
 /* table [n, rest…], index [axes…] → [axes…, rest…] */

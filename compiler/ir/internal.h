@@ -115,6 +115,7 @@ void op_set_segments(Op op); /* of an op with any number of operands or results 
 bool args_fail(OpArgs *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 MlirAttribute args_attr(const OpArgs *a, const char *name); /* null when absent */
 bool args_unit(const OpArgs *a, const char *name);
+bool args_has_text(const OpArgs *a, const char *name, const char *text); /* a string attribute that is there and equal */
 int64_t args_int(const OpArgs *a, const char *name, int64_t otherwise);
 bool args_check_operands(OpArgs *a);  /* number, and that they are tensors */
 bool args_check_attrs(OpArgs *a);     /* required ones are there, all are of their kind */
@@ -152,6 +153,7 @@ VERIFY(select);
 VERIFY(cast);
 VERIFY(reshape);
 VERIFY(broadcast);
+VERIFY(matmul);
 VERIFY(matmul_accumulate);
 VERIFY(scatter_accumulate);
 VERIFY(gather);

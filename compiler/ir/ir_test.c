@@ -287,6 +287,29 @@ static void test_inference_errors(void) {
   end(&f);
 }
 
+/* A product of f32[4, 8] and f32[8, 16] with an epilogue, from its operands. */
+static Op product_with(Builder *b, int n, const Value *in, const char *epilogue) {
+  Attr a = string("epilogue", epilogue);
+  return ir_build(b, OP_MATMUL, n, in, 0, NULL, epilogue != NULL, &a);
+}
+
+static void test_epilogues(void) {
+  Fixture f = start();
+  Op func = func_create(f.ir, ir_body(f.ir), f.b.loc, "loss");
+  Type types[] = {f32(&f, DIMS(4, 8)), f32(&f, DIMS(8, 16)), f32(&f, DIMS(16)), f32(&f, DIMS(8))};
+  Value v[4];
+  for (int i = 0; i < 4; i++) v[i] = func_add_arg(f.ir, func, types[i], f.b.loc);
+  Builder b = {.ir = f.ir, .block = func_body(func), .loc = {0, 2, 6}, .stage = -1};
+  CHECK(op_n_results(product_with(&b, 3, v, "bias")) == 1 && op_n_results(product_with(&b, 3, v, "gelu")) == 1);
+  CHECK(op_n_results(product_with(&b, 3, v, "gelu_aux")) == 2);
+  CHECK(op_is_null(product_with(&b, 3, v, NULL)) && said(&f, "matmul: 3 operands without an epilogue"));
+  CHECK(op_is_null(product_with(&b, 2, v, "bias")) && said(&f, "matmul: 2 operands with an epilogue"));
+  CHECK(op_is_null(product_with(&b, 3, v, "relu")) && said(&f, "matmul: no epilogue 'relu'"));
+  CHECK(op_is_null(product_with(&b, 3, (Value[]){v[0], v[1], v[3]}, "bias")));
+  CHECK(said(&f, "matmul: f32[8] is no vector for the rows of the product"));
+  end(&f);
+}
+
 static void test_verifier(void) {
   Fixture f = start();
   Op func = func_create(f.ir, ir_body(f.ir), f.b.loc, "loss");
@@ -522,6 +545,7 @@ int main(int argc, char **argv) {
   TEST(test_every_op);
   TEST(test_reads_back);
   TEST(test_inference_errors);
+  TEST(test_epilogues);
   TEST(test_verifier);
   TEST(test_functions);
   TEST(test_random_ops);

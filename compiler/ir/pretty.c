@@ -131,8 +131,11 @@ static const char *slice_text(Printer *w, Op op) {
 }
 
 static const char *product_text(Printer *w, Op op) {
-  return arena_printf(w->p->tmp, "matmul(%s%s, %s%s)", operand(w, op, 0), op_unit(op, "ta") ? "ᵀ" : "", operand(w, op, 1),
-                      op_unit(op, "tb") ? "ᵀ" : "");
+  const char *text = arena_printf(w->p->tmp, "matmul(%s%s, %s%s)", operand(w, op, 0), op_unit(op, "ta") ? "ᵀ" : "", operand(w, op, 1),
+                                  op_unit(op, "tb") ? "ᵀ" : "");
+  const char *epilogue = string(w, op, "epilogue");
+  if (!*epilogue) return text;
+  return arena_printf(w->p->tmp, "%s(%s + %s)", strcmp(epilogue, "bias") ? epilogue : "", text, operand(w, op, 2));
 }
 
 static const char *attention_text(Printer *w, Op op, OpId id) {

@@ -17,11 +17,13 @@ typedef struct pp_kernel {
   uint32_t shared_bytes; /* dynamic */
 } pp_kernel;
 
-/* A matrix product, planned at start: C[m, n] = op(A)·op(B) (+ C), row-major, batched over contiguous matrices. */
+/* A matrix product, planned at start: C[m, n] = op(A)·op(B) (+ C), row-major, batched over contiguous matrices. An epilogue
+ * adds a vector [n] to each row; gelu of that is C, and gelu_aux stores the sum, too. */
 typedef struct pp_product {
   int ta, tb;          /* A is stored [k, m]; B is stored [n, k] */
   int64_t batch, m, n, k;
   int operands, result; /* pp_dtype: f32 f32, f64 f64, bf16 f32, bf16 bf16; accumulation is in f32 or wider */
+  int epilogue;         /* pp_epilogue */
 } pp_product;
 
 /* Emitted tables (kernels_launch.c), referred to by pp_program.kernels and .products. */
@@ -32,6 +34,9 @@ extern const int pp_n_products;
 
 void pp_launch(const pp_call *call, int kernel, void **arguments);
 void pp_product_run(const pp_call *call, int product, const void *a, const void *b, void *c, int accumulate);
+void pp_product_bias(const pp_call *call, int product, const void *a, const void *b, const void *bias, void *c);
+/* `sum`: null for PP_EPILOGUE_GELU. */
+void pp_product_gelu(const pp_call *call, int product, const void *a, const void *b, const void *bias, void *c, void *sum);
 void pp_device_copy(const pp_call *call, void *to, const void *from, int64_t size_bytes);
 /* Sample data of this step's microbatch, as pp_data_read, from pinned memory. */
 void pp_device_data(const pp_call *call, int data, void *to);

@@ -1,7 +1,8 @@
 /* Matrix products by cuBLASLt. In: the rows of pp_program.products. Out: for each a description, layouts and an
  * algorithm, chosen at start for the fixed workspace of a compute stream. Row-major C = A·B is column-major C' = B'·A',
- * so the operands change places. f32 is computed in f32 (no TF32), f64 in f64, bf16 is summed in f32. No split of k whose
- * parts meet in a narrower type. */
+ * so the operands change places, and a vector that is added to the rows of C lies along the rows of C', as epilogues want
+ * it. f32 is computed in f32 (no TF32), f64 in f64, bf16 is summed in f32. No split of k whose parts meet in a narrower
+ * type. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,21 @@ static pp_status create_layout(pp_rank *rank, cublasLtMatrixLayout_t *out_layout
   return PP_OK;
 }
 
+/* Which buffers an epilogue reads and writes is said at each call. The heuristic takes their alignment from the pointers,
+ * so that here they are to a place aligned like any buffer. */
+static pp_status set_epilogue(pp_rank *rank, const pp_product *p, cublasLtMatmulDesc_t description) {
+  static const cublasLtEpilogue_t epilogues[PP_EPILOGUE_COUNT] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
+                                                                  CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
+  const void *buffer = rank->cuda->memory + PP_ALIGNMENT;
+  PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogues[p->epilogue], sizeof *epilogues));
+  if (p->epilogue == PP_EPILOGUE_NONE) return PP_OK;
+  PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &buffer, sizeof buffer));
+  if (p->epilogue != PP_EPILOGUE_GELU_AUX) return PP_OK;
+  PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &buffer, sizeof buffer));
+  PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->n, sizeof p->n));
+  return PP_OK;
+}
+
 static pp_status describe(pp_rank *rank, const pp_product *p, pp_product_plan *plan) {
   cublasOperation_t of_a = p->ta ? CUBLAS_OP_T : CUBLAS_OP_N, of_b = p->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
   plan->is_f64 = p->operands == PP_F64;
@@ -39,6 +55,7 @@ static pp_status describe(pp_rank *rank, const pp_product *p, pp_product_plan *p
   PP_BLAS_TRY(rank, cublasLtMatmulDescCreate(&plan->description, compute, plan->is_f64 ? CUDA_R_64F : CUDA_R_32F));
   PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(plan->description, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b));
   PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(plan->description, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a));
+  PP_TRY(set_epilogue(rank, p, plan->description));
   PP_TRY(create_layout(rank, &plan->a, p->operands, p->batch, p->ta ? p->k : p->m, p->ta ? p->m : p->k));
   PP_TRY(create_layout(rank, &plan->b, p->operands, p->batch, p->tb ? p->n : p->k, p->tb ? p->k : p->n));
   return create_layout(rank, &plan->c, p->result, p->batch, p->m, p->n);
@@ -70,8 +87,10 @@ static pp_status choose(pp_rank *rank, int i, cublasLtMatmulPreference_t prefere
   cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cuda->blas, plan->description, plan->b, plan->a, plan->c, plan->c, preference, 1,
                                                          &found, &n_found);
   if (status != CUBLAS_STATUS_SUCCESS || n_found != 1) {
-    return pp_fail(rank, PP_EXIT_FAILED, "cuBLASLt has no algorithm for the product %lld x [%lld, %lld, %lld]: %s", (long long)p->batch,
-                   (long long)p->m, (long long)p->n, (long long)p->k, pp_blas_error(status));
+    const char *with = p->epilogue == PP_EPILOGUE_NONE ? "" : ", compiled with --no-epilogues the program does without it";
+    return pp_fail(rank, PP_EXIT_FAILED, "cuBLASLt has no algorithm for the product %lld x [%lld, %lld, %lld], epilogue %s%s: %s",
+                   (long long)p->batch, (long long)p->m, (long long)p->n, (long long)p->k, pp_epilogue_name((pp_epilogue)p->epilogue), with,
+                   pp_blas_error(status));
   }
   plan->algorithm = found.algo;
   return PP_OK;
@@ -125,4 +144,18 @@ void pp_product_run(const pp_call *call, int product, const void *a, const void 
   void *workspace = cuda->scratch[cuda->current] + partial_bytes();
   PP_BLAS_DO(rank, cublasLtMatmul(cuda->blas, plan->description, alpha, b, plan->b, a, plan->a, beta, c, plan->c, c, plan->c, &plan->algorithm,
                                   workspace, workspace_bytes(rank->program), cuda->compute[cuda->current]));
+}
+
+/* The library takes the description as it is at the call, so the next one may say something else. */
+void pp_product_bias(const pp_call *call, int product, const void *a, const void *b, const void *bias, void *c) {
+  cublasLtMatmulDesc_t description = call->rank->cuda->products[product].description;
+  PP_BLAS_DO(call->rank, cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+  pp_product_run(call, product, a, b, c, 0);
+}
+
+void pp_product_gelu(const pp_call *call, int product, const void *a, const void *b, const void *bias, void *c, void *sum) {
+  cublasLtMatmulDesc_t description = call->rank->cuda->products[product].description;
+  if (sum)
+    PP_BLAS_DO(call->rank, cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &sum, sizeof sum));
+  pp_product_bias(call, product, a, b, bias, c);
 }

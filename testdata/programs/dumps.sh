@@ -1,7 +1,7 @@
 . "$(dirname "$0")/lib.sh"
 must $ppc dump --irdl && cp out irdl.mlir
 for m in mlp gpt2 llama skip encdec parity_gpt2 parity_llama; do
-  for pass in elaborate simplify autodiff stages split schedule transfers fuse memory progress; do
+  for pass in elaborate simplify autodiff stages epilogues split schedule transfers fuse memory progress; do
     must $ppc dump $models/$m.pp --ranks=2 --after=$pass
     [ -s out ] || fail "$m after $pass: nothing"
     cp out $m.mlir
