@@ -106,7 +106,7 @@ static const Init zeros_init = {.kind = PP_INIT_ZEROS},
 
 static Val word_value(Eval *e, const char *name) {
   static const char *const words[] = {"all", "sequential", "shuffled", "stop",
-                                      "skip"};
+                                      "skip", "tf32"};
   if (strcmp(name, "training") == 0) return val_bool(e->training);
   if (strcmp(name, "zeros") == 0)
     return (Val){.kind = VAL_INIT, .init = (Init *)&zeros_init};

@@ -26,7 +26,7 @@ typedef struct {
   const DataOverride *data;
   const char *schedule;     /* --schedule='name(args)', null: the file's */
   const char *dtype;        /* "f32" or "f64", null: the file's */
-  const char *precision;    /* "f32" or "bf16", null: the file's */
+  const char *precision;    /* "f32", "tf32" or "bf16", null: the file's */
   int64_t ranks, microbatch, microbatches, steps; /* -1: the file's */
   int64_t seed;             /* when has_seed */
   bool has_seed;

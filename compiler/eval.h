@@ -279,6 +279,7 @@ struct Eval {
   /* the program */
   pp_dtype real;
   bool narrows; /* `precision bf16`: f32 operands of products and attention are rounded to bf16 */
+  bool tf32;    /* `precision tf32`: products of f32 are computed in TF32 */
   bool training;
   Instance *model;
   VEC(Param *) params;

@@ -201,9 +201,11 @@ static void build_job(Build *b, const CompileOptions *options) {
   Plan *p = b->plan;
   const char *file = op_string(b->arena, top, "pp.file"), *dtype = op_string(b->arena, top, "pp.dtype");
   const char *schedule = op_string(b->arena, top, "pp.schedule"), *nonfinite = op_string(b->arena, top, "pp.nonfinite");
+  const char *precision = op_string(b->arena, top, "pp.precision");
   split_path(b, file ? file : "model.pp");
   p->schedule = schedule ? schedule : "";
   p->dtype = dtype && !strcmp(dtype, "f64") ? PP_F64 : PP_F32;
+  p->tf32 = precision && !strcmp(precision, "tf32");
   p->target = b->t->target;
   p->arch = options ? options->arch : NULL;
   p->scratch_bytes = b->t->scratch_bytes;
@@ -330,7 +332,7 @@ static uint64_t hash_plan(const Plan *p) {
   const int64_t numbers[] = {PP_ABI_VERSION, p->dtype, (int64_t)p->seed, p->steps, p->microbatch, p->n_microbatches,
                              p->n_ranks, p->n_stages, p->nonfinite_skip, p->loss_pair, p->generate, p->loss_rank};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) hash_int(&h, numbers[i]);
-  if (p->target != PP_TARGET_CPU) hash_ints(&h, 1, (int[]){p->target}), hash_int(&h, p->scratch_bytes);
+  if (p->target != PP_TARGET_CPU) hash_ints(&h, 1, (int[]){p->target}), hash_int(&h, p->scratch_bytes), hash_int(&h, p->tf32);
   for (int i = 0; i < p->n_parameters; i++) {
     const PlanParameter *x = &p->parameters[i];
     hash_text(&h, x->name);

@@ -261,6 +261,7 @@ typedef struct {
   const char *arch;          /* CUDA: "80,90", as --arch says; null: those of the Makefile */
   int64_t scratch_bytes;     /* CUDA: for each compute stream, behind arena and window: workspace of products, partial sums */
   pp_dtype dtype;
+  bool tf32;                 /* CUDA: the model's products of f32 are computed in TF32 */
   uint64_t seed;
   int64_t steps;
   int64_t tokens_per_step;   /* microbatch · microbatches · (n − 1) of the first i32 source, else 0 */

@@ -137,23 +137,33 @@ static void run_dtype(Eval *e, const AstTrain *train) {
   }
 }
 
-/* f32 operands of products are rounded to bf16, or not. */
+/* Of an entry, as --precision has it; null after an error. */
+static const char *precision_name(Eval *e, const AstExpr *expr) {
+  Val v = train_value(e, expr);
+  if (v.kind == VAL_DTYPE && (v.dtype == PP_F32 || v.dtype == PP_BF16))
+    return dtype_name(v.dtype);
+  if (v.kind == VAL_WORD && strcmp(v.string, "tf32") == 0) return v.string;
+  if (v.kind != VAL_POISON)
+    eval_error(e, ast_expr_start(expr),
+               "'precision' is f32, tf32 or bf16, not %s", val_describe(e, v));
+  return NULL;
+}
+
+/* What f32 operands of products are rounded to. */
 static void run_precision(Eval *e, const AstTrain *train) {
   const AstExpr *expr = entry_value(train, "precision");
-  const char *option = e->options->precision;
-  e->narrows = option && strcmp(option, "bf16") == 0;
-  if (expr && !option) {
-    Val v = train_value(e, expr);
-    e->narrows = v.kind == VAL_DTYPE && v.dtype == PP_BF16;
-    if (!e->narrows && !(v.kind == VAL_DTYPE && v.dtype == PP_F32) &&
-        v.kind != VAL_POISON)
-      eval_error(e, ast_expr_start(expr), "'precision' is f32 or bf16, not %s",
-                 val_describe(e, v));
-  }
-  if (e->narrows && e->real != PP_F32)
-    eval_error(e, expr ? ast_expr_start(expr) : (Loc){0},
-               "'precision bf16' is for models of f32, this one is %s",
-               dtype_name(e->real));
+  const char *name = e->options->precision;
+  Loc loc = expr ? ast_expr_start(expr) : (Loc){0};
+  if (expr && !name) name = precision_name(e, expr);
+  e->narrows = name && strcmp(name, "bf16") == 0;
+  e->tf32 = name && strcmp(name, "tf32") == 0;
+  if ((e->narrows || e->tf32) && e->real != PP_F32)
+    eval_error(e, loc, "'precision %s' is for models of f32, this one is %s",
+               name, dtype_name(e->real));
+  if (e->tf32 && e->options->target != PP_TARGET_CUDA)
+    eval_error(e, loc,
+               "'precision tf32' needs --target=cuda: CPUs have no TF32 "
+               "(--precision=f32 computes in f32)");
 }
 
 static int64_t run_seed(Eval *e, const AstTrain *train) {
@@ -655,7 +665,7 @@ static void set_attributes(Program *p, int64_t seed, const char *nonfinite) {
   bool generate = e->options->generate;
   op_set_string(e->ir, top, "pp.file", e->program->main->path);
   op_set_string(e->ir, top, "pp.dtype", dtype_name(e->real));
-  if (e->narrows) op_set_string(e->ir, top, "pp.precision", dtype_name(PP_BF16));
+  if (e->narrows || e->tf32) op_set_string(e->ir, top, "pp.precision", e->tf32 ? "tf32" : "bf16");
   op_set_int(e->ir, top, "pp.seed", seed);
   op_set_int(e->ir, top, "pp.steps",
              generate ? 1 : e->settings[SETTING_STEPS].value);

@@ -66,6 +66,7 @@ static const char *const builtin_names[] = {
     "attention", "zeros", "ones", "normal", "uniform",
     // dtypes and words
     "f64", "f32", "bf16", "f16", "i64", "i32", "bool", "real", "training",
+    "tf32",
     // parameters of an optimizer
     "name", "rank",
     // actions

@@ -358,24 +358,29 @@ static const char *product_name(Arena *arena, const CudaProduct *p) {
              p->tb ? 't' : 'n');
   if (p->operands != PP_F32) str_printf(&name, "_%s", pp_dtype_name(p->operands));
   if (p->operands != p->result) str_printf(&name, "_%s", pp_dtype_name(p->result));
+  if (p->tf32) str_puts(&name, "_tf32");
   if (p->epilogue != PP_EPILOGUE_NONE) str_printf(&name, "_%s", pp_epilogue_name(p->epilogue));
   const char *text = arena_strndup(arena, str_text(&name), name.length);
   str_free(&name);
   return text;
 }
 
-static CudaProduct product_of(const PlanTask *task, const PlanStatement *s) {
+/* TF32 is for the model; what follows the loop, such as an optimizer's products, is computed in f32. */
+static CudaProduct product_of(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s) {
+  bool of_model = task->kind <= PP_BWD_WEIGHT || task->kind == PP_PREPARE;
+  pp_dtype operands = in_type(task, s, 0)->dtype;
   return (CudaProduct){.ta = s->attrs.ta, .tb = s->attrs.tb, .shape = emit_product_shape(task, s),
-                       .operands = in_type(task, s, 0)->dtype, .result = out_type(task, s, 0)->dtype, .epilogue = s->attrs.epilogue};
+                       .operands = operands, .result = out_type(task, s, 0)->dtype, .epilogue = s->attrs.epilogue,
+                       .tf32 = calls->tf32 && of_model && operands == PP_F32};
 }
 
 static bool same_product(const CudaProduct *x, const CudaProduct *y) {
   return x->ta == y->ta && x->tb == y->tb && x->shape.batch == y->shape.batch && x->shape.m == y->shape.m &&
-         x->shape.n == y->shape.n && x->shape.k == y->shape.k && x->operands == y->operands && x->result == y->result && x->epilogue == y->epilogue;
+         x->shape.n == y->shape.n && x->shape.k == y->shape.k && x->operands == y->operands && x->result == y->result && x->epilogue == y->epilogue && x->tf32 == y->tf32;
 }
 
 const CudaProduct *cuda_calls_product(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s) {
-  CudaProduct p = product_of(task, s);
+  CudaProduct p = product_of(calls, task, s);
   for (int i = 0; i < calls->products.n; i++)
     if (same_product(&calls->products.at[i], &p)) return &calls->products.at[i];
   return NULL;
@@ -391,7 +396,7 @@ static void check_update(const PlanTask *task, const PlanStatement *s) {
 static void add_product(Arena *arena, CudaCalls *calls, const PlanTask *task, const PlanStatement *s) {
   check_update(task, s);
   if (cuda_calls_product(calls, task, s)) return;
-  CudaProduct p = product_of(task, s);
+  CudaProduct p = product_of(calls, task, s);
   p.name = product_name(arena, &p);
   VEC_PUSH(arena, &calls->products, p);
 }
@@ -412,6 +417,7 @@ const CudaCalls *cuda_calls_collect(Arena *arena, const Plan *plan) {
   CudaCalls *calls = arena_alloc(arena, sizeof *calls);
   for (int g = 0; g < 2; g++) calls->fused[g] = arena_alloc_array(arena, (size_t)plan->n_kernels, sizeof *calls->fused[g]);
   calls->tasks = plan->tasks;
+  calls->tf32 = plan->tf32;
   calls->groups = arena_alloc_array(arena, (size_t)plan->n_tasks, sizeof *calls->groups);
   for (int t = 0; t < plan->n_tasks; t++) {
     const PlanTask *task = &plan->tasks[t];
@@ -453,12 +459,12 @@ static void emit_numbers(Arena *arena, const CudaCalls *calls, EmitFiles *files)
 
 static void emit_products(Str *out, const CudaCalls *calls) {
   static const char *const epilogues[PP_EPILOGUE_COUNT] = {"PP_EPILOGUE_NONE", "PP_EPILOGUE_BIAS", "PP_EPILOGUE_GELU", "PP_EPILOGUE_GELU_AUX"};
-  str_puts(out, "/* A is stored transposed, B is; batch, m, n, k; types of A and B, of C; epilogue */\nconst pp_product pp_products[] = {\n");
+  str_puts(out, "/* A is stored transposed, B is; batch, m, n, k; types of A and B, of C; epilogue; TF32 */\nconst pp_product pp_products[] = {\n");
   for (int i = 0; i < calls->products.n; i++) {
     const CudaProduct *p = &calls->products.at[i];
-    str_printf(out, "  {%d, %d, %lld, %lld, %lld, %lld, %s, %s, %s},", p->ta, p->tb, (long long)p->shape.batch, (long long)p->shape.m,
-               (long long)p->shape.n, (long long)p->shape.k, emit_dtype(p->operands), emit_dtype(p->result), epilogues[p->epilogue]);
-    emit_to_column(out, 72);
+    str_printf(out, "  {%d, %d, %lld, %lld, %lld, %lld, %s, %s, %s, %d},", p->ta, p->tb, (long long)p->shape.batch, (long long)p->shape.m,
+               (long long)p->shape.n, (long long)p->shape.k, emit_dtype(p->operands), emit_dtype(p->result), epilogues[p->epilogue], p->tf32);
+    emit_to_column(out, 76);
     str_printf(out, "/* %s */\n", p->name);
   }
   if (calls->products.n == 0) str_puts(out, "  {0}\n");

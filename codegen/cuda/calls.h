@@ -11,6 +11,7 @@ typedef struct {
   EmitProduct shape;
   pp_dtype operands, result;
   pp_epilogue epilogue;
+  bool tf32;                 /* f32 operands are rounded to TF32 */
 } CudaProduct;
 
 typedef struct {
@@ -18,6 +19,7 @@ typedef struct {
   VEC(CudaProduct) products;
   int *fused[2];             /* [n_kernels of the plan] number in kernels + 1; [1]: guarded */
   const PlanTask *tasks;     /* the plan's */
+  bool tf32;                 /* the plan's */
   CudaGroups *groups;        /* per task: statements that are launched together */
   Map kernel_numbers;        /* what an instance computes, as text → number + 1 */
   Map names;                 /* of kernels */

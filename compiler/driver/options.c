@@ -78,7 +78,7 @@ static const Row table[] = {
     {"--seed", "N", 0, MODEL, KIND_SEED, PASSED_ON | MODEL_ONLY, NO_FIELD, "seed of initial values, data order and random numbers"},
     {"--data", "NAME=PATH", 0, MODEL, KIND_DATA, MODEL_ONLY, NO_FIELD, "a data source reads this file"},
     {"--dtype", "f32|f64", 0, MODEL, KIND_DTYPE, MODEL_ONLY, AT(compile.dtype), "type of real tensors"},
-    {"--precision", "f32|bf16", 0, MODEL, KIND_PRECISION, MODEL_ONLY, AT(compile.precision), "type of the operands of products and attention"},
+    {"--precision", "f32|tf32|bf16", 0, MODEL, KIND_PRECISION, MODEL_ONLY, AT(compile.precision), "of the operands of products (tf32: with --target=cuda), bf16 of\nattention, too"},
     {"--threads", "N", 0, MODEL, KIND_THREADS, MODEL_ONLY | CPU_ONLY, AT(compile.threads), "threads of each rank's matrix products (1)"},
     {"--memory", "BYTES", 0, CHECK | COMPILE | RUN, KIND_BYTES, MODEL_ONLY, AT(compile.memory), "an error when a rank needs more (2GiB, 512MB, 4096)"},
     {"--no-fuse", NULL, 0, MODEL, KIND_FLAG, MODEL_ONLY, AT(compile.no_fuse), "one kernel for each operation; the results have the same bits"},
@@ -352,8 +352,8 @@ static int set_dtype(Parser *p, const char *value) {
 }
 
 static int set_precision(Parser *p, const char *value) {
-  if (strcmp(value, "f32") != 0 && strcmp(value, "bf16") != 0)
-    return complain(p, "--precision=%s: expected f32 or bf16", value);
+  if (strcmp(value, "f32") != 0 && strcmp(value, "tf32") != 0 && strcmp(value, "bf16") != 0)
+    return complain(p, "--precision=%s: expected f32, tf32 or bf16", value);
   p->options->compile.precision = value;
   return STATUS_FINE;
 }

@@ -24,6 +24,7 @@ typedef struct pp_product {
   int64_t batch, m, n, k;
   int operands, result; /* pp_dtype: f32 f32, f64 f64, bf16 f32, bf16 bf16; accumulation is in f32 or wider */
   int epilogue;         /* pp_epilogue */
+  int tf32;             /* f32 operands are rounded to TF32 (10 bits behind the point) as they are multiplied */
 } pp_product;
 
 /* Emitted tables (kernels_launch.c), referred to by pp_program.kernels and .products. */

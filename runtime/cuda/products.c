@@ -1,8 +1,8 @@
 /* Matrix products by cuBLASLt. In: the rows of pp_program.products. Out: for each a description, layouts and an
  * algorithm, chosen at start for the fixed workspace of a compute stream. Row-major C = A·B is column-major C' = B'·A',
  * so the operands change places, and a vector that is added to the rows of C lies along the rows of C', as epilogues want
- * it. f32 is computed in f32 (no TF32), f64 in f64, bf16 is summed in f32. No split of k whose parts meet in a narrower
- * type. */
+ * it. f32 is computed in f32, or in TF32 where the row says so, f64 in f64, bf16 is summed in f32. No split of k whose
+ * parts meet in a narrower type. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static pp_status set_epilogue(pp_rank *rank, const pp_product *p, cublasLtMatmul
 static pp_status describe(pp_rank *rank, const pp_product *p, pp_product_plan *plan) {
   cublasOperation_t of_a = p->ta ? CUBLAS_OP_T : CUBLAS_OP_N, of_b = p->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
   plan->is_f64 = p->operands == PP_F64;
-  cublasComputeType_t compute = plan->is_f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+  cublasComputeType_t compute = plan->is_f64 ? CUBLAS_COMPUTE_64F : p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   PP_BLAS_TRY(rank, cublasLtMatmulDescCreate(&plan->description, compute, plan->is_f64 ? CUDA_R_64F : CUDA_R_32F));
   PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(plan->description, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b));
   PP_BLAS_TRY(rank, cublasLtMatmulDescSetAttribute(plan->description, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a));
@@ -74,6 +74,15 @@ static pp_status create_preference(pp_rank *rank, cublasLtMatmulPreference_t *ou
   for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++)
     PP_BLAS_TRY(rank, cublasLtMatmulPreferenceSetAttribute(*out_preference, pointers[i], &alignment, sizeof alignment));
   return PP_OK;
+}
+
+/* NVIDIA's libraries let this variable decide about TF32, whatever a program says: 0 is never, the rest is not stated. */
+static pp_status check_override(pp_rank *rank) {
+  const char *value = getenv("NVIDIA_TF32_OVERRIDE");
+  int tf32 = 0;
+  for (int i = 0; i < rank->program->n_products; i++) tf32 |= rank->program->products[i].tf32;
+  if (!value || !*value || (strcmp(value, "0") == 0 && !tf32)) return PP_OK;
+  return pp_fail(rank, PP_EXIT_INPUT, "NVIDIA_TF32_OVERRIDE=%s is set, and this program's products are in %s", value, tf32 ? "TF32" : "f32");
 }
 
 static pp_status choose(pp_rank *rank, int i, cublasLtMatmulPreference_t preference) {
@@ -105,6 +114,7 @@ pp_status pp_cuda_products_create(pp_rank *rank) {
   int n = rank->program->n_products;
   cublasLtMatmulPreference_t preference = NULL;
   if (n == 0) return PP_OK;
+  PP_TRY(check_override(rank));
   cuda->products = calloc((size_t)n, sizeof *cuda->products);
   if (!cuda->products) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   PP_BLAS_TRY(rank, cublasLtCreate(&cuda->blas));

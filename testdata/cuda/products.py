@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""What matrix products do before they store, and TF32, under the checking libraries: gpt2.pp on 1, 2 and 4 ranks.
+
+    testdata/cuda/products.py [--ppc=PPC] [--keep=DIR]
+
+The losses are those of the CPU target within 1e-5, and losses, parameters and optimizer state have the same bits for
+every number of ranks (a seed for each); without epilogues the losses are near those with them. In TF32 the losses are
+within 2e-3, the bits others, and the same for two seeds; NVIDIA_TF32_OVERRIDE is refused where it says something else.
+Device code is built for this host only; the fatbin is of nothing. Without nvcc: `skipped: …`.
+"""
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import types
+
+import matrix
+import run
+
+MODEL = os.path.join(run.ROOT, "testdata/models/gpt2.pp")
+SIZE = ["--steps=2", "--microbatches=4", "-D", "width=32", "-D", "length=16"]
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    p.add_argument("--ppc", default=os.path.join(run.ROOT, "bin/ppc"))
+    p.add_argument("--keep", metavar="DIR")
+    p.add_argument("--limit", type=float, default=120)
+    return p.parse_args()
+
+
+def build(a, folder, n_ranks, options):
+    run.must([a.ppc, "compile", MODEL, "--target=cuda", f"--ranks={n_ranks}", "-o", folder] + SIZE + options, 60)
+    os.symlink(os.path.join(run.ROOT, "build/check"), os.path.join(folder, "check"))
+    matrix.make(folder, "kernels.host.so", *(f"rank_{r}" for r in range(n_ranks)))
+    with open(os.path.join(folder, "nothing.cu"), "w", encoding="utf-8") as f:
+        f.write("extern \"C\" __global__ void nothing() {}\n")
+    nvcc = os.path.join(os.environ["CUDA"], "bin/nvcc") if os.environ.get("CUDA") else "nvcc"
+    run.must([nvcc, "-fatbin", "-arch=sm_80", "-o", "kernels.fatbin", "nothing.cu"], 60, cwd=folder)
+
+
+def train(a, folder, n_ranks, seeds, options=(), environment=()):
+    """Losses and hashes, the same for all seeds."""
+    if not os.path.exists(folder):
+        build(a, folder, n_ranks, list(options))
+    settings = types.SimpleNamespace(limit=a.limit, set=list(environment))
+    results = [run.run_seed(settings, folder, seed) for seed in seeds]
+    if any(r != results[0] for r in results):
+        raise run.Failure(f"{folder}: other bits for another seed: {results}")
+    return results[0]
+
+
+def near(what, expected, got, precision):
+    worst = run.compare(types.SimpleNamespace(tolerance=None, precision=precision), expected, got)
+    print(f"ok {what}: losses within {worst:.2g}", flush=True)
+
+
+def refused(a, folder, value):
+    try:
+        train(a, folder, 2, [1], environment=[f"NVIDIA_TF32_OVERRIDE={value}"])
+    except run.Failure as e:
+        if f"NVIDIA_TF32_OVERRIDE={value} is set" in str(e):
+            return
+        raise
+    raise run.Failure(f"NVIDIA_TF32_OVERRIDE={value} is taken")
+
+
+def check(a, folder):
+    place = lambda name: os.path.join(folder, name)
+    cpu, _ = run.results(run.must([a.ppc, "run", MODEL, "--json", "--ranks=1"] + SIZE, a.limit).stdout)
+    whole = train(a, place("on_1"), 1, [1])
+    near("epilogues", cpu, whole[0], "f32")
+    for n in (2, 4):
+        if train(a, place(f"on_{n}"), n, [n]) != whole:
+            raise run.Failure(f"{n} ranks give other bits than one")
+    print("ok the same bits on 1, 2 and 4 ranks", flush=True)
+    near("without epilogues", cpu, train(a, place("without"), 2, [1], ["--no-epilogues"])[0], "f32")
+    tf32 = train(a, place("tf32"), 2, [1, 2], ["--precision=tf32"])
+    near("TF32", cpu, tf32[0], "tf32")
+    if tf32[1] == whole[1]:
+        raise run.Failure("TF32 gives the bits of f32")
+    refused(a, place("tf32"), "0")
+    refused(a, place("on_2"), "1")
+    if train(a, place("on_2"), 2, [1], environment=["NVIDIA_TF32_OVERRIDE=0"]) != whole:
+        raise run.Failure("NVIDIA_TF32_OVERRIDE=0 changes products of f32")
+    print("ok NVIDIA_TF32_OVERRIDE", flush=True)
+
+
+def main():
+    a = arguments()
+    if not run.has_nvcc():
+        print("skipped: nvcc is not installed")
+        return 0
+    folder = a.keep or tempfile.mkdtemp(prefix="ppc-cuda.")
+    try:
+        matrix.check_libraries()
+        check(a, folder)
+        return 0
+    except run.Failure as e:
+        print(f"FAIL {e}")
+        return 1
+    finally:
+        if not a.keep:
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
