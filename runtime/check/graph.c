@@ -245,6 +245,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     copies[i] = copy_op(exec, capture->ops[i]);
     copy_waits(capture, copies, i, begin);
     check_op_enqueue(copies[i]);
+    if (copies[i]->records) check_event_note(copies[i]->records, copies[i]);
   }
   Op *end = check_op_create(stream, 0, "end of cudaGraphLaunch(%s)", exec->object.name);
   for (int l = 0; l < MAX_LANES; l++)

@@ -152,14 +152,29 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+/* External, in a capture: a node of the graph. The event stands for what it stood for until the graph is launched. */
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   CHECK_CALL();
   if (!check_object_is_live(&event->object, "cudaEventRecord")) return check_error(cudaErrorInvalidResourceHandle);
+  bool is_external = flags & cudaEventRecordExternal, is_captured = check_lane_at(check_lane_of(stream))->capture != NULL;
+  if (is_external && !is_captured)
+    return check_misuse(cudaErrorInvalidValue, "cudaEventRecordWithFlags(%s) in '%s': external, outside of a capture",
+                        event->object.name, check_action());
   Op *op = check_op_create(stream, 0, "cudaEventRecord(%s)", event->object.name);
+  if (is_external) op->records = event;
   check_op_issue(op);
-  event->record = op;
+  if (!is_external) event->record = op;
   check_step_some();
   return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  CHECK_CALL();
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+
+void check_event_note(cudaEvent_t event, const Op *op) {
+  if (check_object_is_live(&event->object, "cudaGraphLaunch")) event->record = op;
 }
 
 /* An event whose last record is in a capture stands for no work that could end. */

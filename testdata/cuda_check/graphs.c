@@ -110,6 +110,27 @@ static void no_edge(void) {
   destroy();
 }
 
+/* Each launch records the event: the host may ask it, and then knows what came before. */
+static void ask_a_launch(void) {
+  begin();
+  fill(a, 0, 7);
+  must(cudaMemcpyAsync(host, buffer, BYTES, cudaMemcpyDeviceToHost, a));
+  must(cudaEventRecordWithFlags(outside, a, cudaEventRecordExternal));
+  end();
+  for (int i = 0; i < 3; i++) {
+    memset(host, 9, BYTES);
+    must(cudaGraphLaunch(exec, a));
+    cudaError_t error;
+    while ((error = cudaEventQuery(outside)) == cudaErrorNotReady) {}
+    must(error);
+    if (host[BYTES - 1] != 7) exit(1);
+  }
+  must(cudaDeviceSynchronize());
+  destroy();
+}
+
+static void external_record_outside(void) { must(cudaEventRecordWithFlags(outside, a, cudaEventRecordExternal)); }
+
 static void beside_the_graph(void) { /* no event orders the fill in b with the launch in a */
   capture_diamond();
   must(cudaGraphLaunch(exec, a));
@@ -207,6 +228,8 @@ static const struct {
     {"behind_the_stream", "clean", behind_the_stream},
     {"host_function", "clean", host_function},
     {"no_run_in_capture", "clean", no_run_in_capture},
+    {"ask_a_launch", "clean", ask_a_launch},
+    {"external_record_outside", "misuse", external_record_outside},
     {"no_edge", "race", no_edge},
     {"beside_the_graph", "race", beside_the_graph},
     {"host_too_early", "host race", host_too_early},
