@@ -137,12 +137,9 @@ static void pause_briefly(void) {
 
 /* What this rank waits for, for the report when nothing moves any more. Made only after some naps. */
 static void write_waiting_text(pp_rank *rank) {
-  const pp_program *program = rank->program;
   pp_slot *slot = rank->slot;
   if (rank->waits_for) {
-    const pp_transfer *t = &program->transfers[rank->waits_for - 1];
-    snprintf(slot->waiting_text, sizeof slot->waiting_text, "waits until rank %d %s %s, microbatch %d", t->peer,
-             rank->waits_for_send ? "has taken" : "sends", program->values[t->value], t->microbatch);
+    pp_describe_wait(rank->program, rank->waits_for - 1, rank->waits_for_send, slot->waiting_text, sizeof slot->waiting_text);
   } else {
     snprintf(slot->waiting_text, sizeof slot->waiting_text, "waits for the other ranks");
   }
@@ -174,9 +171,9 @@ pp_status pp_wait(pp_rank *rank, pp_done_fn *done, uint64_t argument) {
   pp_slot *slot = rank->slot;
   if (spin(rank, done, argument)) return PP_OK;
   atomic_store_explicit(&slot->has_waiting_text, 0, memory_order_relaxed);
-  atomic_store_explicit(&slot->waiting, 1, memory_order_relaxed);
+  atomic_store_explicit(&slot->waiting, PP_WAITS, memory_order_relaxed);
   pp_status status = sleep_until(rank, done, argument);
-  atomic_store_explicit(&slot->waiting, 0, memory_order_relaxed);
+  atomic_store_explicit(&slot->waiting, PP_RUNS, memory_order_relaxed);
   atomic_fetch_add_explicit(&slot->moves, 1, memory_order_relaxed);
   return status;
 }

@@ -97,6 +97,13 @@ typedef enum {
   PP_STATE_EXITED    /* somebody called exit() below the runtime */
 } pp_state;
 
+/* What a rank does, for the watchdog: only who computes may take as long as it likes. */
+enum {
+  PP_RUNS,
+  PP_WAITS, /* for other ranks: it sleeps, or its device stands */
+  PP_ISSUES /* calls libraries that enqueue work, each of which has to come back */
+};
+
 /* A rank's own lines. What peers write (the doorbell) is apart from what it writes at every action. */
 typedef struct {
   _Alignas(PP_CACHE_LINE) _Atomic uint32_t doorbell; /* futex word: bumped by a peer after it set a flag */
@@ -106,7 +113,7 @@ typedef struct {
   _Atomic uint64_t step;
   _Atomic uint64_t moves;      /* counts actions and waits that ended: stands still when the rank does */
   _Atomic uint64_t given;      /* chunks handed to rank 0 */
-  _Atomic uint32_t waiting;    /* 1 while it sleeps in a wait */
+  _Atomic uint32_t waiting;    /* PP_RUNS, … */
   _Atomic uint32_t phase;      /* barriers entered */
   _Atomic uint32_t has_waiting_text;
   _Alignas(PP_CACHE_LINE) _Atomic uint64_t heartbeat;
@@ -201,6 +208,12 @@ void pp_watch_stop(pp_rank *rank);
 uint64_t pp_process_start(pid_t pid);
 /* "stage_1_fwd (stage 1), microbatch 3, gpt2.pp:41" of any rank. */
 void pp_describe_place(const pp_slot *slot, char *out_text, size_t text_bytes);
+/* "waits until rank 1 has taken y (gpt2.pp:12), microbatch 3" */
+void pp_describe_wait(const pp_program *program, uint32_t transfer, int is_send, char *out_text, size_t text_bytes);
+/* From here to pp_limit_end, which has to come within so many seconds (0: at any time): else the watchdog ends the job with
+ * "waited 60 s (OPTION) for …", and this process even if it is in a call that never comes back. */
+void pp_limit(pp_rank *rank, double seconds, const char *option, const char *format, ...) PP_PRINTF(4, 5);
+void pp_limit_end(pp_rank *rank);
 
 /* --- memory.c ----------------------------------------------------------------------------------- */
 
@@ -399,6 +412,10 @@ struct pp_rank {
   pp_log log;
   double last_loss;
 
+  _Atomic uint32_t moving;     /* transfer + 1 whose call runs; for PP_ISSUES */
+  _Atomic uint64_t limit_ns;   /* 0: none runs */
+  double limit_s;
+  char limit_text[256];        /* "(OPTION) for WHAT", written before limit_ns */
   pthread_t watcher;
   int watching;
   int wake_fd;            /* ends the watcher's sleep */

@@ -218,12 +218,20 @@ static pp_status start_transport(pp_rank *rank) {
   return device->describe ? device->describe(rank, &rank->slot->device_digest, &rank->slot->library_bytes) : PP_OK;
 }
 
+/* A driver may never come back. */
+static pp_status create_device(pp_rank *rank) {
+  pp_limit(rank, rank->options->start_timeout_s, "--start-timeout", "its own device, with its libraries");
+  pp_status status = pp_memory_create(rank);
+  pp_limit_end(rank);
+  return status;
+}
+
 static pp_status prepare(pp_rank *rank, void *segment) {
   choose_spins(rank);
   PP_TRY(rank->transport->connect(rank, segment));
-  PP_TRY(pp_memory_create(rank));
-  pp_check_start(rank);
   PP_TRY(pp_watch_start(rank));
+  PP_TRY(create_device(rank));
+  pp_check_start(rank);
   PP_TRY(check_options(rank));
   PP_TRY(start_transport(rank));
   PP_TRY(pp_data_open(rank));
@@ -243,6 +251,14 @@ static pp_status live(pp_rank *rank, void *segment) {
   return finish(rank);
 }
 
+/* It may take calls that wait for the peers to do the same. */
+static void stop_transport(pp_rank *rank) {
+  if (!rank->transport->stop) return;
+  pp_limit(rank, rank->options->timeout_s, "--timeout", "all ranks to end their transfers");
+  rank->transport->stop(rank);
+  pp_limit_end(rank);
+}
+
 /* The watchdog goes late: when the job has failed it ends a process whose device does not come to rest. */
 static void rank_destroy(pp_rank *rank) {
   pp_log_destroy(rank);
@@ -252,7 +268,7 @@ static void rank_destroy(pp_rank *rank) {
   free(rank->kept);
   pp_trace_destroy(rank);
   pp_check_end(rank);
-  if (rank->transport->stop) rank->transport->stop(rank);
+  stop_transport(rank);
   pp_memory_destroy(rank);
   pp_watch_stop(rank);
   rank->transport->disconnect(rank);

@@ -22,6 +22,7 @@ typedef struct {
   void (*disconnect)(pp_rank *rank);                  /* takes a half-made connection */
   void (*abort)(pp_rank *rank);     /* the job fails: nothing may wait for a peer any more; from any thread; may be null */
   pp_status (*look)(pp_rank *rank); /* while the host waits for its device: are transfers well, where is it; may be null */
+  void (*repeat)(pp_rank *rank);    /* this step has been issued as a whole, with the transfers of the one before the last; may be null */
   void (*post_send)(pp_rank *rank, uint32_t transfer);
   void (*post_receive)(pp_rank *rank, uint32_t transfer);
   pp_status (*await_send)(pp_rank *rank, uint32_t transfer);

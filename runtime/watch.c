@@ -1,7 +1,8 @@
 /* Faults. The first cause is recorded once for the whole job and printed by the rank that records it;
  * the others leave with the same exit status and no noise. Each rank runs a watchdog thread that
  * beats its heart, watches its peers (a pidfd tells at once when one has gone, a heart that stands
- * still when one is stopped) and sees to it that this rank ends in time when the job fails.
+ * still when one is stopped), ends the job when nobody moves any more, or when a call that has a limit (pp_limit) doesn't
+ * come back, and sees to it that this rank ends in time when the job fails.
  * Peers write only numbers at each action; their names for people were put on the board at start. */
 #include "internal.h"
 
@@ -51,6 +52,19 @@ void pp_describe_place(const pp_slot *slot, char *out_text, size_t text_bytes) {
   if (microbatch >= 0) snprintf(microbatch_text, sizeof microbatch_text, ", microbatch %lld", (long long)microbatch);
   snprintf(out_text, text_bytes, "step %llu, %s%s, %s", (unsigned long long)step, task_name ? task_name : "an action",
            microbatch_text, line_name ? line_name : "line unknown");
+}
+
+static void describe_transfer(const pp_program *program, const pp_transfer *t, char *out_text, size_t text_bytes) {
+  const char *value = program->values[t->value];
+  if (t->microbatch >= 0) snprintf(out_text, text_bytes, "%s, microbatch %d", value, t->microbatch);
+  else snprintf(out_text, text_bytes, "%s", value);
+}
+
+void pp_describe_wait(const pp_program *program, uint32_t transfer, int is_send, char *out_text, size_t text_bytes) {
+  const pp_transfer *t = &program->transfers[transfer];
+  char what[PP_WAITING_BYTES - 48];
+  describe_transfer(program, t, what, sizeof what);
+  snprintf(out_text, text_bytes, "waits until rank %d %s %s", t->peer, is_send ? "has taken" : "sends", what);
 }
 
 /* What ends the live line, if this terminal shows one. */
@@ -214,6 +228,8 @@ void pp_signals_install(void) {
 
 /* --- the watchdog --------------------------------------------------------------------------------- */
 
+enum { ABORT_MS = 1000 };
+
 typedef struct {
   int pidfd;          /* -1: not open */
   uint64_t heartbeat; /* seen last */
@@ -224,8 +240,11 @@ typedef struct {
   pp_rank *rank;
   Peer *peers;
   struct pollfd *polls; /* [n_ranks + 1]: peers, then the event that ends the sleep */
-  uint64_t last_ns, last_moves;
+  uint64_t last_ns, last_moves, own_moves;
   double still_s, failing_s;
+  pthread_t aborter;
+  int aborts;             /* 1: the thread runs, or has run */
+  atomic_int has_aborted;
 } Watch;
 
 static void open_pidfd(Watch *w, int r) {
@@ -331,7 +350,7 @@ static void report_stall(Watch *w) {
   record(rank, PP_EXIT_FAILED, "no rank has moved for the whole time-out");
 }
 
-/* A stall: every rank waits or has left, at least one waits, and no count has changed for the whole time. */
+/* A stall: every rank waits, issues or has left, at least one doesn't leave, and no count has changed for the whole time. */
 static void check_stall(Watch *w, double elapsed_s) {
   const pp_rank *rank = w->rank;
   uint64_t moves = 0;
@@ -340,12 +359,69 @@ static void check_stall(Watch *w, double elapsed_s) {
     pp_slot *slot = &rank->slots[r];
     moves += atomic_load_explicit(&slot->moves, memory_order_relaxed);
     if (has_left(slot)) continue;
-    if (atomic_load_explicit(&slot->waiting, memory_order_relaxed)) waiting++;
+    if (atomic_load_explicit(&slot->waiting, memory_order_relaxed) != PP_RUNS) waiting++;
     else all = 0;
   }
   w->still_s = all && waiting && moves == w->last_moves ? w->still_s + elapsed_s : 0;
   w->last_moves = moves;
   if (rank->options->timeout_s > 0 && w->still_s > rank->options->timeout_s) report_stall(w);
+}
+
+/* A call that has lasted from one look to the next may be the one that never comes back: what it is about. */
+static void describe_issue(Watch *w) {
+  pp_rank *rank = w->rank;
+  pp_slot *slot = rank->slot;
+  uint64_t moves = atomic_load_explicit(&slot->moves, memory_order_relaxed);
+  uint32_t moving = atomic_load_explicit(&rank->moving, memory_order_relaxed);
+  int stands = moves == w->own_moves && atomic_load_explicit(&slot->waiting, memory_order_relaxed) == PP_ISSUES;
+  w->own_moves = moves;
+  if (!stands) return;
+  const pp_transfer *t = moving ? &rank->program->transfers[moving - 1] : NULL;
+  char what[PP_WAITING_BYTES - 96] = "";
+  if (t) describe_transfer(rank->program, t, what, sizeof what);
+  if (t) snprintf(slot->waiting_text, sizeof slot->waiting_text, "is in a call that %s %s %s rank %d and doesn't come back", t->is_send ? "sends" : "receives",
+                  what, t->is_send ? "to" : "from", t->peer);
+  else snprintf(slot->waiting_text, sizeof slot->waiting_text, "is in a call of its device's libraries that doesn't come back");
+  atomic_store(&slot->has_waiting_text, 1);
+}
+
+void pp_limit(pp_rank *rank, double seconds, const char *option, const char *format, ...) {
+  size_t used = (size_t)snprintf(rank->limit_text, sizeof rank->limit_text, "(%s) for ", option);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(rank->limit_text + used, sizeof rank->limit_text - used, format, arguments);
+  va_end(arguments);
+  rank->limit_s = seconds;
+  atomic_store(&rank->limit_ns, seconds > 0 ? pp_now_ns() + (uint64_t)(seconds * 1e9) : 0);
+}
+
+void pp_limit_end(pp_rank *rank) { atomic_store(&rank->limit_ns, 0); }
+
+static void check_limit(Watch *w) {
+  pp_rank *rank = w->rank;
+  uint64_t limit_ns = atomic_load(&rank->limit_ns);
+  if (limit_ns && pp_now_ns() > limit_ns) pp_fail(rank, PP_EXIT_FAILED, "waited %g s %s", rank->limit_s, rank->limit_text);
+}
+
+/* On a thread of its own: to give up a transport takes calls of a library too, and the watchdog doesn't wait for any. */
+static void *abort_run(void *argument) {
+  Watch *w = argument;
+  w->rank->transport->abort(w->rank);
+  atomic_store(&w->has_aborted, 1);
+  return NULL;
+}
+
+static void start_abort(Watch *w) {
+  if (w->aborts || !w->rank->transport->abort) return;
+  w->aborts = pthread_create(&w->aborter, NULL, abort_run, w) == 0;
+}
+
+static void end_abort(Watch *w) {
+  for (int ms = 0; w->aborts && !atomic_load(&w->has_aborted); ms++) {
+    if (ms == ABORT_MS) pp_leave(w->rank);
+    usleep(1000);
+  }
+  if (w->aborts) pthread_join(w->aborter, NULL);
 }
 
 /* A task may compute for long after the job has failed; the watchdog then ends the process itself. */
@@ -354,7 +430,7 @@ static void enforce_end(Watch *w, double elapsed_s) {
   pp_doorbell_ring(w->rank->slot);
   w->failing_s += elapsed_s;
   if (grace_s > 1.0) grace_s = 1.0;
-  if (w->failing_s > 0.5 * grace_s && w->rank->transport->abort) w->rank->transport->abort(w->rank);
+  if (w->failing_s > 0.5 * grace_s) start_abort(w);
   if (w->failing_s > grace_s) pp_leave(w->rank);
 }
 
@@ -372,6 +448,8 @@ static void tick(Watch *w) {
     return;
   }
   check_peers(w, elapsed_s);
+  check_limit(w);
+  describe_issue(w);
   if (rank->program->n_ranks > 1) check_stall(w, elapsed_s);
 }
 
@@ -404,6 +482,7 @@ static void *watch_run(void *argument) {
     tick(w);
     sleep_a_tick(w);
   }
+  end_abort(w);
   watch_destroy(w);
   return NULL;
 }

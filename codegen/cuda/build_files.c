@@ -122,6 +122,7 @@ static const char launch_setup[] =
     "  PPC_CHECK_SEED=$PPC_CHECK PPC_CHECK_RANKS=$PPC_RANKS PPC_CHECK_WORLD=$(mktemp) || exit 1\n"
     "  export LD_LIBRARY_PATH LD_BIND_NOW NVTX_INJECTION64_PATH PPC_CHECK_SEED PPC_CHECK_RANKS PPC_CHECK_WORLD\n"
     "  trap 'rm -f \"$PPC_CHECK_WORLD\"' EXIT\n"
+    "  set -- --timeout=60 \"$@\" # this host makes the kernels: a call takes long\n"
     "fi\n";
 
 void emit_build_files_cuda(Arena *arena, const Plan *plan, EmitFiles *files) {

@@ -52,11 +52,11 @@ static pp_status create_streams(pp_rank *rank) {
 
 /* First it asks again and again, for a step of a small model is over soon; then it naps. What the device
  * waits for is told to the watchdog by the transport. */
-pp_status pp_cuda_await(pp_rank *rank, cudaEvent_t event) {
+static pp_status await(pp_rank *rank, cudaEvent_t event) {
   enum { ASKS = 64, SHORT_NAPS = 1 << 14, NAP_NS = 20 * 1000, LONG_NAP_NS = 200 * 1000 };
   for (int asked = 0;; asked++) {
     cudaError_t error = cudaEventQuery(event);
-    if (error == cudaSuccess) break;
+    if (error == cudaSuccess) return PP_OK;
     if (error != cudaErrorNotReady) PP_CUDA_TRY(rank, error);
     if (pp_failing(rank)) return PP_STOPPED;
     if (asked < ASKS) continue;
@@ -64,9 +64,25 @@ pp_status pp_cuda_await(pp_rank *rank, cudaEvent_t event) {
     struct timespec nap = {.tv_sec = 0, .tv_nsec = asked < SHORT_NAPS ? NAP_NS : LONG_NAP_NS};
     nanosleep(&nap, NULL);
   }
-  if (rank->transport->look && atomic_exchange_explicit(&rank->slot->waiting, 0, memory_order_relaxed))
-    atomic_fetch_add_explicit(&rank->slot->moves, 1, memory_order_relaxed);
+}
+
+/* Where the host is, and not the device, afterwards. */
+pp_status pp_cuda_await(pp_rank *rank, cudaEvent_t event) {
+  pp_slot *slot = rank->slot;
+  uint64_t where = atomic_load_explicit(&slot->where, memory_order_relaxed);
+  uint32_t before = atomic_exchange_explicit(&slot->waiting, PP_RUNS, memory_order_relaxed);
+  pp_status status = await(rank, event);
+  if (status != PP_OK) return status;
+  atomic_store_explicit(&slot->step, rank->step, memory_order_relaxed);
+  atomic_store_explicit(&slot->where, where, memory_order_relaxed);
+  atomic_store_explicit(&slot->waiting, before, memory_order_relaxed);
+  pp_cuda_note_call(rank);
   return pp_failing(rank) ? PP_STOPPED : PP_OK; /* then transfers may have ended without their bytes */
+}
+
+void pp_cuda_issues(pp_rank *rank, int issues) {
+  atomic_store_explicit(&rank->slot->has_waiting_text, 0, memory_order_relaxed);
+  atomic_store_explicit(&rank->slot->waiting, issues ? PP_ISSUES : PP_RUNS, memory_order_relaxed);
 }
 
 /* --- memory ---------------------------------------------------------------------------------------- */

@@ -51,9 +51,6 @@ struct pp_host {
   unsigned char *file;
   uint64_t file_bytes;
   int has_given_up;        /* host functions only */
-  _Atomic uint32_t waits_for; /* transfer + 1 while a host function waits for its peer */
-  _Atomic uint64_t n_waits;
-  uint64_t told;           /* the wait that the watchdog knows of */
 };
 
 /* --- host functions: no CUDA here ------------------------------------------------------------------------------- */
@@ -75,13 +72,10 @@ static void wait_until(const Piece *p, int (*is_so)(const Piece *)) {
   const struct timespec nap = {.tv_sec = 0, .tv_nsec = NAP_NS};
   for (int i = 0; i < LOOKS; i++)
     if (is_so(p)) return;
-  atomic_fetch_add(&host->n_waits, 1);
-  atomic_store(&host->waits_for, p->transfer + 1);
   while (!is_so(p) && !host->has_given_up) {
     if (pp_failing(p->rank)) host->has_given_up = 1;
     nanosleep(&nap, NULL);
   }
-  atomic_store(&host->waits_for, 0);
 }
 
 static void CUDART_CB await_room(void *piece) { wait_until(piece, has_room); }
@@ -131,18 +125,8 @@ static void move(pp_rank *rank, uint32_t transfer) {
 
 static void post(pp_rank *rank, uint32_t transfer) { pp_transfers_post(rank, transfer, move); }
 
-/* Host functions know where the device is, in a captured step too. */
-static pp_status look(pp_rank *rank) {
-  struct pp_host *host = rank->host;
-  if (!host || !rank->transfers) return PP_OK; /* the device is asked before the start too */
-  if (!rank->cuda->graphs) return pp_transfers_look(rank);
-  uint32_t waits_for = atomic_load(&host->waits_for);
-  uint64_t n_waits = atomic_load(&host->n_waits);
-  if (waits_for) pp_transfers_tell(rank, waits_for - 1, 1, n_waits != host->told);
-  else atomic_store_explicit(&rank->slot->waiting, 0, memory_order_relaxed);
-  if (waits_for) host->told = n_waits;
-  return PP_OK;
-}
+/* The device is asked before the start too. */
+static pp_status look(pp_rank *rank) { return rank->transfers ? pp_transfers_look(rank) : PP_OK; }
 
 /* --- pieces ----------------------------------------------------------------------------------------------------- */
 
@@ -306,6 +290,7 @@ const pp_transport pp_transport_host = {
     .stop = stop,
     .disconnect = pp_shm_disconnect,
     .look = look,
+    .repeat = pp_transfers_repeat,
     .post_send = post,
     .post_receive = post,
     .await_send = pp_transfers_await,

@@ -65,6 +65,7 @@ void pp_cuda_launch(pp_rank *rank, int kernel, void **arguments) {
   dim3 grid = {k->grid[0], k->grid[1], k->grid[2]}, block = {k->block, 1, 1};
   cudaError_t error = cudaLaunchKernel((const void *)cuda->kernels[kernel], grid, block, arguments, k->shared_bytes,
                                        cuda->compute[cuda->current]);
+  pp_cuda_note_call(rank);
   if (error == cudaSuccess) return;
   char call[256];
   snprintf(call, sizeof call, "cudaLaunchKernel(%s)", k->name);

@@ -35,22 +35,20 @@ static pp_status nccl_fail(pp_rank *rank, const char *call, int line, ncclResult
   return pp_cuda_fail(rank, call, __FILE__, line, text);
 }
 
-/* Calls on the communicator come back before they have taken effect: the next one has to wait. */
-static pp_status settle(pp_rank *rank, const char *call, int line, ncclResult_t result, double limit_s) {
-  uint64_t start_ns = pp_now_ns();
+/* Calls on the communicator come back before they have taken effect: the next one has to wait. How long that may take, as
+ * the call itself, is the watchdog's to limit (pp_limit; in a step PP_ISSUES). */
+static pp_status settle(pp_rank *rank, const char *call, int line, ncclResult_t result) {
   ncclComm_t communicator = atomic_load(&rank->nccl->communicator);
   for (int asked = 0; result == ncclInProgress && communicator; asked++) {
+    if (pp_failing(rank)) return PP_STOPPED;
     ncclResult_t asking = ncclCommGetAsyncError(communicator, &result);
     if (asking != ncclSuccess) return nccl_fail(rank, "ncclCommGetAsyncError", __LINE__, asking);
     if (result != ncclInProgress) break;
-    if (pp_failing(rank)) return PP_STOPPED;
-    double waited_s = (double)(pp_now_ns() - start_ns) * 1e-9;
-    if (limit_s > 0 && waited_s > limit_s) return pp_fail(rank, PP_EXIT_FAILED, "waited %g s for %s", limit_s, call);
     if (asked > 100) nap(100 * 1000);
   }
   return result == ncclSuccess ? PP_OK : nccl_fail(rank, call, line, result);
 }
-#define SETTLE(rank, call) settle(rank, #call, __LINE__, call, 0)
+#define SETTLE(rank, call) settle(rank, #call, __LINE__, call)
 
 /* --- the communicator ----------------------------------------------------------------------------------- */
 
@@ -70,9 +68,12 @@ static pp_status create_communicator(pp_rank *rank) {
   config.blocking = 0;
   config.commName = "world";
   PP_TRY(share_id(rank, &id));
+  pp_limit(rank, rank->options->start_timeout_s, "--start-timeout", "all ranks to make the communicator");
   ncclResult_t result = ncclCommInitRankConfig(&communicator, rank->program->n_ranks, id, rank->program->rank, &config);
   atomic_store(&rank->nccl->communicator, communicator);
-  return settle(rank, "all ranks to make the communicator (--start-timeout)", __LINE__, result, rank->options->start_timeout_s);
+  pp_status status = settle(rank, "ncclCommInitRankConfig", __LINE__, result);
+  pp_limit_end(rank);
+  return status;
 }
 
 static int has_transfer(const pp_program *program, int peer, int is_send) {
@@ -81,38 +82,29 @@ static int has_transfer(const pp_program *program, int peer, int is_send) {
   return 0;
 }
 
-static pp_status await_first(pp_rank *rank, int from, int to) {
-  uint64_t start_ns = pp_now_ns();
-  cudaEvent_t event = rank->cuda->drained;
-  cudaError_t error;
-  PP_CUDA_TRY(rank, cudaEventRecord(event, rank->cuda->communication));
-  while ((error = cudaEventQuery(event)) == cudaErrorNotReady) {
-    if (pp_failing(rank)) return PP_STOPPED;
-    if ((double)(pp_now_ns() - start_ns) * 1e-9 > rank->options->start_timeout_s) {
-      return pp_fail(rank, PP_EXIT_FAILED, "waited %g s (--start-timeout) for the first transfer from rank %d to rank %d",
-                     rank->options->start_timeout_s, from, to);
-    }
-    nap(50 * 1000);
-  }
-  PP_CUDA_TRY(rank, error);
-  return PP_OK;
+static pp_status first_transfer(pp_rank *rank, int peer, int sends) {
+  struct pp_cuda *cuda = rank->cuda;
+  ncclComm_t communicator = atomic_load(&rank->nccl->communicator);
+  if (!communicator) return PP_STOPPED;
+  if (sends) PP_TRY(SETTLE(rank, ncclSend(cuda->warm, PP_CUDA_WARM_BYTES, ncclInt8, peer, communicator, cuda->communication)));
+  else PP_TRY(SETTLE(rank, ncclRecv(cuda->warm, PP_CUDA_WARM_BYTES, ncclInt8, peer, communicator, cuda->communication)));
+  PP_CUDA_TRY(rank, cudaEventRecord(cuda->drained, cuda->communication));
+  return pp_cuda_await(rank, cuda->drained);
 }
 
 /* The first transfer between two ranks sets up their connection, and may wait for the peer to do so: each is made
  * here, in one order on all ranks. */
 static pp_status warm_up(pp_rank *rank, int from, int to) {
-  struct pp_cuda *cuda = rank->cuda;
-  ncclComm_t communicator = atomic_load(&rank->nccl->communicator);
-  int own = rank->program->rank, sends = from == own;
+  int own = rank->program->rank, sends = from == own, peer = sends ? to : from;
   char tag[64];
-  if ((from != own && to != own) || !has_transfer(rank->program, sends ? to : from, sends)) return PP_OK;
+  if ((from != own && to != own) || !has_transfer(rank->program, peer, sends)) return PP_OK;
   snprintf(tag, sizeof tag, "%s first from %d to %d", sends ? "send" : "recv", from, to);
+  pp_limit(rank, rank->options->start_timeout_s, "--start-timeout", "the first transfer from rank %d to rank %d", from, to);
   pp_names_push(tag);
-  pp_status status = sends ? SETTLE(rank, ncclSend(cuda->warm, PP_CUDA_WARM_BYTES, ncclInt8, to, communicator, cuda->communication))
-                           : SETTLE(rank, ncclRecv(cuda->warm, PP_CUDA_WARM_BYTES, ncclInt8, from, communicator, cuda->communication));
+  pp_status status = first_transfer(rank, peer, sends);
   pp_names_pop();
-  PP_TRY(status);
-  return await_first(rank, from, to);
+  pp_limit_end(rank);
+  return status;
 }
 
 /* --- start and end --------------------------------------------------------------------------------------- */
@@ -136,11 +128,9 @@ static void end_at_once(pp_rank *rank) {
 }
 
 static void end_in_order(pp_rank *rank) {
-  double limit_s = rank->options->timeout_s > 0 ? rank->options->timeout_s : 60;
   ncclComm_t communicator = atomic_load(&rank->nccl->communicator);
   if (!communicator) return;
-  pp_status status = settle(rank, "ncclCommFinalize(communicator)", __LINE__, ncclCommFinalize(communicator), limit_s);
-  if (status != PP_OK) {
+  if (SETTLE(rank, ncclCommFinalize(communicator)) != PP_OK) {
     end_at_once(rank);
     return;
   }
@@ -177,7 +167,6 @@ static void move(pp_rank *rank, uint32_t transfer) {
 
 static void post(pp_rank *rank, uint32_t transfer) { pp_transfers_post(rank, transfer, move); }
 
-/* Events of a captured step can't be asked: then only that the communicator is well. */
 static pp_status look(pp_rank *rank) {
   ncclResult_t result = ncclSuccess;
   ncclComm_t communicator = rank->nccl ? atomic_load(&rank->nccl->communicator) : NULL;
@@ -185,7 +174,7 @@ static pp_status look(pp_rank *rank) {
   ncclResult_t asking = ncclCommGetAsyncError(communicator, &result);
   if (asking != ncclSuccess) return nccl_fail(rank, "ncclCommGetAsyncError", __LINE__, asking);
   if (result != ncclSuccess && result != ncclInProgress) return nccl_fail(rank, "a transfer", __LINE__, result);
-  return rank->cuda->graphs ? PP_OK : pp_transfers_look(rank);
+  return pp_transfers_look(rank);
 }
 
 static int fits(int n_ranks) { return n_ranks > 1; }
@@ -199,6 +188,7 @@ const pp_transport pp_transport_nccl = {
     .disconnect = disconnect,
     .abort = end_at_once,
     .look = look,
+    .repeat = pp_transfers_repeat,
     .post_send = post,
     .post_receive = post,
     .await_send = pp_transfers_await,

@@ -70,6 +70,7 @@ struct pp_cuda {
   void *regions;          /* names.c */
 
   int graphs;             /* --graph, until it turns out not to be possible */
+  int captures;           /* this step is being captured */
   cudaGraphExec_t graph[2];
   struct pp_cuda_trace *trace;
 };
@@ -109,6 +110,13 @@ const char *pp_blas_error(cublasStatus_t status);
 pp_status pp_cuda_event(pp_rank *rank, cudaEvent_t *out_event, const char *name, int number); /* number -1: none */
 /* Sleeps until the event is done. A job that fails ends it. */
 pp_status pp_cuda_await(pp_rank *rank, cudaEvent_t event);
+/* Whether the host does nothing but enqueue, so that the watchdog may tell a call that doesn't come back. */
+void pp_cuda_issues(pp_rank *rank, int issues);
+/* One has come back. */
+static inline void pp_cuda_note_call(pp_rank *rank) {
+  uint64_t moves = atomic_load_explicit(&rank->slot->moves, memory_order_relaxed);
+  atomic_store_explicit(&rank->slot->moves, moves + 1, memory_order_relaxed);
+}
 
 /* --- step.c -------------------------------------------------------------------------------------- */
 

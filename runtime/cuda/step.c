@@ -94,7 +94,9 @@ static unsigned char *staging_of(const pp_rank *rank, uint64_t at) {
  * file into a page of which another part is being copied. */
 static void stage(const pp_call *call, const pp_staged *s) {
   pp_rank *rank = call->rank;
+  pp_cuda_issues(rank, 0); /* a disk may take its time */
   pp_data_read(call, s->data, rank->cuda->sample);
+  pp_cuda_issues(rank, 1);
   memcpy(staging_of(rank, s->at), rank->cuda->sample, sample_bytes(rank->program, s->data));
 }
 
@@ -197,7 +199,9 @@ pp_status pp_cuda_begin_step(pp_rank *rank, int *out_issued) {
   int parity = parity_of(rank);
   *out_issued = 0;
   if (rank->step > 2) PP_TRY(pp_cuda_await(rank, cuda->ended[parity]));
+  pp_cuda_issues(rank, 1);
   if (is_captured(rank) && cuda->graph[parity]) {
+    if (rank->transport->repeat) rank->transport->repeat(rank);
     read_again(rank);
     *out_issued = 1;
     return PP_OK;
@@ -205,6 +209,7 @@ pp_status pp_cuda_begin_step(pp_rank *rank, int *out_issued) {
   PP_TRY(pp_cuda_trace_begin(rank));
   /* Relaxed: a library may load a kernel on its first use. */
   if (is_captured(rank)) PP_CUDA_TRY(rank, cudaStreamBeginCapture(cuda->compute[0], cudaStreamCaptureModeRelaxed));
+  cuda->captures = is_captured(rank);
   start(rank);
   return pp_failing(rank) ? PP_STOPPED : PP_OK;
 }
@@ -222,9 +227,12 @@ static pp_status give_up_graphs(pp_rank *rank, const char *why) {
 static pp_status capture(pp_rank *rank) {
   struct pp_cuda *cuda = rank->cuda;
   cudaGraph_t graph = NULL;
+  pp_cuda_issues(rank, 0); /* it is long, and waits for nobody */
   cudaError_t error = cudaStreamEndCapture(cuda->compute[0], &graph);
+  cuda->captures = 0;
   if (error == cudaSuccess) error = cudaGraphInstantiate(&cuda->graph[parity_of(rank)], graph, 0);
   if (graph) PP_CUDA_DO(rank, cudaGraphDestroy(graph));
+  pp_cuda_issues(rank, 1);
   if (error == cudaSuccess) return PP_OK;
   cudaGetLastError(); /* it has been told */
   return give_up_graphs(rank, pp_cuda_error(error));
@@ -268,6 +276,7 @@ pp_status pp_cuda_end_step(pp_rank *rank, int sees) {
   if (is_captured(rank)) PP_CUDA_TRY(rank, cudaGraphLaunch(cuda->graph[parity], cuda->compute[0]));
   if (sees) PP_TRY(copy_seen(rank));
   PP_CUDA_TRY(rank, cudaEventRecord(cuda->ended[parity], cuda->compute[0]));
+  pp_cuda_issues(rank, 0);
   if (pp_failing(rank)) return PP_STOPPED;
   PP_TRY(pp_cuda_trace_end(rank));
   if (!sees) return PP_OK;

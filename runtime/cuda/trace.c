@@ -55,7 +55,7 @@ pp_status pp_cuda_trace_begin(pp_rank *rank) {
   trace->used = 0;
   if (rank->step > 1) PP_TRY(pp_cuda_await(rank, cuda->ended[(rank->step - 1) & 1]));
   PP_CUDA_TRY(rank, cudaEventRecord(trace->base, cuda->compute[0]));
-  PP_CUDA_TRY(rank, cudaEventSynchronize(trace->base));
+  PP_TRY(pp_cuda_await(rank, trace->base));
   trace->base_ns = pp_now_ns();
   return PP_OK;
 }

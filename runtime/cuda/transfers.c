@@ -2,38 +2,54 @@
  * of its plan (docs/decisions/0001, 0006). A post makes that stream wait for the compute streams that its row in `ops`
  * names and enqueues the transfer; an await makes compute streams wait for the transfer's event. The host waits for
  * nothing. It learns where the device is from the transfers' events, when it waits for a step's end, and tells the
- * watchdog. */
+ * watchdog. The host may be a step ahead of the device, so steps of each parity have events of their own; those of a
+ * captured step can't be asked, so it records others beside them, as nodes of its graph. */
 #include "transfers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct pp_transfers {
-  cudaEvent_t *posted[PP_CUDA_MAX_STREAMS]; /* [n_transfers] what a compute stream had been given then */
-  cudaEvent_t *moved;    /* [n_transfers] */
-  uint32_t *action_of;   /* [n_transfers] the action that posts it */
-  uint32_t *issued;      /* [n_transfers] of this step, in order; the first `done` of them are complete */
-  uint8_t *waits;        /* [n_transfers] compute streams that the post waits for */
-  uint32_t n_issued, done, told; /* told: the watchdog knows that the device is at `done` = told - 1 */
+typedef struct Marks {
+  cudaEvent_t posted[PP_CUDA_MAX_STREAMS]; /* what a compute stream had been given then; null: nothing is waited for */
+  cudaEvent_t moved;
+} Marks;
+
+/* The transfers of the last step of one parity. */
+typedef struct Issued {
+  Marks *marks;          /* [n_transfers] that streams wait for */
+  Marks *seen;           /* [n_transfers] that the host asks: the same, but with --graph */
+  uint32_t *order;       /* [n_transfers] as they were issued; the first `done` of them are complete */
+  uint32_t n, done, told; /* told: the watchdog knows that the device is at `done` = told - 1 */
+  int ready;             /* this rank's side of transfer `done` */
   uint64_t step;
+} Issued;
+
+struct pp_transfers {
+  Issued steps[2];
+  uint32_t *action_of;   /* [n_transfers] the action that posts it */
+  uint8_t *waits;        /* [n_transfers] compute streams that the post waits for */
   char **tags;           /* [n_transfers] for NVTX; null when nobody listens */
 };
+
+static Issued *issued_now(const pp_rank *rank) { return &rank->transfers->steps[rank->step & 1]; }
 
 /* --- start and end --------------------------------------------------------------------------------------- */
 
 static pp_status create_tables(pp_rank *rank) {
   struct pp_transfers *transfers = rank->transfers;
   size_t n = rank->program->n_transfers + 1u;
-  for (int k = 0; k < rank->program->n_streams; k++) transfers->posted[k] = calloc(n, sizeof *transfers->posted[k]);
-  transfers->moved = calloc(n, sizeof *transfers->moved);
   transfers->action_of = calloc(n, sizeof *transfers->action_of);
-  transfers->issued = calloc(n, sizeof *transfers->issued);
   transfers->waits = calloc(n, sizeof *transfers->waits);
   if (rank->cuda->names) transfers->tags = calloc(n, sizeof *transfers->tags);
-  int fine = transfers->posted[0] && transfers->moved && transfers->action_of && transfers->issued && transfers->waits;
-  if (rank->cuda->names) fine = fine && transfers->tags;
-  if (rank->program->n_streams > 1) fine = fine && transfers->posted[1];
+  int fine = transfers->action_of && transfers->waits && (transfers->tags || !rank->cuda->names);
+  for (int i = 0; i < 2; i++) {
+    Issued *step = &transfers->steps[i];
+    step->order = calloc(n, sizeof *step->order);
+    step->marks = calloc(n, sizeof *step->marks);
+    step->seen = rank->options->graph ? calloc(n, sizeof *step->seen) : step->marks;
+    fine = fine && step->order && step->marks && step->seen;
+  }
   return fine ? PP_OK : pp_fail(rank, PP_EXIT_FAILED, "out of memory");
 }
 
@@ -65,17 +81,25 @@ static pp_status name_transfer(pp_rank *rank, uint32_t transfer) {
   return PP_OK;
 }
 
+static pp_status create_marks(pp_rank *rank, uint32_t t, Marks *out_marks) {
+  const pp_transfer *transfer = &rank->program->transfers[t];
+  const char *value = rank->program->values[transfer->value];
+  char name[128];
+  snprintf(name, sizeof name, "%s %.80s", transfer->is_send ? "sent" : "received", value);
+  PP_TRY(pp_cuda_event(rank, &out_marks->moved, name, transfer->microbatch));
+  snprintf(name, sizeof name, "%s %.80s", transfer->is_send ? "made" : "room for", value);
+  for (int k = 0; k < rank->program->n_streams; k++)
+    if (rank->transfers->waits[t] >> k & 1) PP_TRY(pp_cuda_event(rank, &out_marks->posted[k], name, transfer->microbatch));
+  return PP_OK;
+}
+
 static pp_status create_events(pp_rank *rank) {
-  struct pp_transfers *transfers = rank->transfers;
   for (uint32_t t = 0; t < rank->program->n_transfers; t++) {
-    const pp_transfer *transfer = &rank->program->transfers[t];
-    const char *value = rank->program->values[transfer->value];
-    char name[128];
-    snprintf(name, sizeof name, "%s %.80s", transfer->is_send ? "sent" : "received", value);
-    PP_TRY(pp_cuda_event(rank, &transfers->moved[t], name, transfer->microbatch));
-    snprintf(name, sizeof name, "%s %.80s", transfer->is_send ? "made" : "room for", value);
-    for (int k = 0; k < rank->program->n_streams; k++)
-      if (transfers->waits[t] >> k & 1) PP_TRY(pp_cuda_event(rank, &transfers->posted[k][t], name, transfer->microbatch));
+    for (int i = 0; i < 2; i++) {
+      Issued *step = &rank->transfers->steps[i];
+      PP_TRY(create_marks(rank, t, &step->marks[t]));
+      if (step->seen != step->marks) PP_TRY(create_marks(rank, t, &step->seen[t]));
+    }
     PP_TRY(name_transfer(rank, t));
   }
   return PP_OK;
@@ -89,21 +113,30 @@ pp_status pp_transfers_create(pp_rank *rank) {
   return create_events(rank);
 }
 
-static void destroy_events(pp_rank *rank, cudaEvent_t *events) {
-  for (uint32_t t = 0; events && t < rank->program->n_transfers; t++)
-    if (events[t]) PP_CUDA_DO(rank, cudaEventDestroy(events[t]));
-  free(events);
+static void destroy_event(pp_rank *rank, cudaEvent_t event) {
+  if (event) PP_CUDA_DO(rank, cudaEventDestroy(event));
+}
+
+static void destroy_marks(pp_rank *rank, Marks *marks) {
+  for (uint32_t t = 0; marks && t < rank->program->n_transfers; t++) {
+    destroy_event(rank, marks[t].moved);
+    for (int k = 0; k < PP_CUDA_MAX_STREAMS; k++) destroy_event(rank, marks[t].posted[k]);
+  }
+  free(marks);
 }
 
 void pp_transfers_destroy(pp_rank *rank) {
   struct pp_transfers *transfers = rank->transfers;
   if (!transfers) return;
-  for (int k = 0; k < PP_CUDA_MAX_STREAMS; k++) destroy_events(rank, transfers->posted[k]);
-  destroy_events(rank, transfers->moved);
+  for (int i = 0; i < 2; i++) {
+    Issued *step = &transfers->steps[i];
+    if (step->seen != step->marks) destroy_marks(rank, step->seen);
+    destroy_marks(rank, step->marks);
+    free(step->order);
+  }
   for (uint32_t t = 0; transfers->tags && t < rank->program->n_transfers; t++) free(transfers->tags[t]);
   free(transfers->tags);
   free(transfers->action_of);
-  free(transfers->issued);
   free(transfers->waits);
   free(transfers);
   rank->transfers = NULL;
@@ -111,32 +144,52 @@ void pp_transfers_destroy(pp_rank *rank) {
 
 /* --- transfers --------------------------------------------------------------------------------------------- */
 
+/* What the host asks is another event only if the step may be captured: then a node of the graph. */
+static void record_seen(pp_rank *rank, cudaEvent_t mark, cudaEvent_t seen, cudaStream_t stream) {
+  if (seen != mark) PP_CUDA_DO(rank, cudaEventRecordWithFlags(seen, stream, rank->cuda->captures ? cudaEventRecordExternal : cudaEventRecordDefault));
+}
+
 static void wait_for_compute(pp_rank *rank, uint32_t transfer, unsigned waits) {
   struct pp_cuda *cuda = rank->cuda;
+  const Issued *step = issued_now(rank);
   for (int k = 0; k < rank->program->n_streams; k++) {
-    cudaEvent_t event = rank->transfers->posted[k][transfer];
+    cudaEvent_t event = step->marks[transfer].posted[k];
     if (!(waits >> k & 1)) continue;
     PP_CUDA_DO(rank, cudaEventRecord(event, cuda->compute[k]));
+    record_seen(rank, event, step->seen[transfer].posted[k], cuda->compute[k]);
     PP_CUDA_DO(rank, cudaStreamWaitEvent(cuda->communication, event, 0));
   }
 }
 
-static void note_issued(pp_rank *rank, uint32_t transfer) {
-  struct pp_transfers *transfers = rank->transfers;
-  if (transfers->step != rank->step) transfers->n_issued = transfers->done = transfers->told = 0;
-  transfers->step = rank->step;
-  if (transfers->n_issued < rank->program->n_transfers) transfers->issued[transfers->n_issued++] = transfer;
+static void begin_step(Issued *step, uint64_t number, uint32_t n) {
+  step->step = number;
+  step->n = n;
+  step->done = step->told = 0;
+  step->ready = 0;
 }
+
+static void note_issued(pp_rank *rank, uint32_t transfer) {
+  Issued *step = issued_now(rank);
+  if (step->step != rank->step) begin_step(step, rank->step, 0);
+  if (step->n < rank->program->n_transfers) step->order[step->n++] = transfer;
+}
+
+void pp_transfers_repeat(pp_rank *rank) { begin_step(issued_now(rank), rank->step, issued_now(rank)->n); }
 
 void pp_transfers_post(pp_rank *rank, uint32_t transfer, pp_move_fn *move) {
   struct pp_transfers *transfers = rank->transfers;
+  const Issued *step = issued_now(rank);
   wait_for_compute(rank, transfer, rank->issued->waits);
   if (rank->times) pp_trace_copy(rank, transfer, 0);
   if (transfers->tags) pp_names_push(transfers->tags[transfer]);
+  atomic_store_explicit(&rank->moving, transfer + 1, memory_order_relaxed);
   move(rank, transfer);
+  atomic_store_explicit(&rank->moving, 0, memory_order_relaxed);
+  pp_cuda_note_call(rank);
   if (transfers->tags) pp_names_pop();
   if (rank->times) pp_trace_copy(rank, transfer, 1);
-  PP_CUDA_DO(rank, cudaEventRecord(transfers->moved[transfer], rank->cuda->communication));
+  PP_CUDA_DO(rank, cudaEventRecord(step->marks[transfer].moved, rank->cuda->communication));
+  record_seen(rank, step->marks[transfer].moved, step->seen[transfer].moved, rank->cuda->communication);
   note_issued(rank, transfer);
 }
 
@@ -144,7 +197,7 @@ pp_status pp_transfers_await(pp_rank *rank, uint32_t transfer) {
   struct pp_cuda *cuda = rank->cuda;
   unsigned waits = rank->issued->waits;
   for (int k = 0; k < rank->program->n_streams; k++)
-    if (waits >> k & 1) PP_CUDA_TRY(rank, cudaStreamWaitEvent(cuda->compute[k], rank->transfers->moved[transfer], 0));
+    if (waits >> k & 1) PP_CUDA_TRY(rank, cudaStreamWaitEvent(cuda->compute[k], issued_now(rank)->marks[transfer].moved, 0));
   return PP_OK;
 }
 
@@ -160,46 +213,49 @@ static pp_status is_done(pp_rank *rank, cudaEvent_t event, int *out_done) {
 }
 
 /* A transfer without an event of its own follows on others that have come. */
-static pp_status is_ready(pp_rank *rank, uint32_t transfer, int *out_ready) {
+static pp_status is_ready(pp_rank *rank, const Marks *seen, int *out_ready) {
   *out_ready = 1;
-  for (int k = 0; k < rank->program->n_streams && *out_ready; k++)
-    PP_TRY(is_done(rank, rank->transfers->posted[k][transfer], out_ready));
+  for (int k = 0; k < rank->program->n_streams && *out_ready; k++) PP_TRY(is_done(rank, seen->posted[k], out_ready));
   return PP_OK;
-}
-
-void pp_transfers_tell(pp_rank *rank, uint32_t transfer, int waits, int is_new) {
-  const pp_program *program = rank->program;
-  const pp_transfer *t = &program->transfers[transfer];
-  pp_slot *slot = rank->slot;
-  if (is_new) pp_note_place(rank, &program->actions[rank->transfers->action_of[transfer]]);
-  if (waits && !atomic_load_explicit(&slot->waiting, memory_order_relaxed)) {
-    snprintf(slot->waiting_text, sizeof slot->waiting_text, "waits until rank %d %s %s, microbatch %d", t->peer,
-             t->is_send ? "has taken" : "sends", program->values[t->value], t->microbatch);
-    atomic_store(&slot->has_waiting_text, 1);
-  }
-  atomic_store_explicit(&slot->waiting, (uint32_t)waits, memory_order_relaxed);
 }
 
 /* The first transfer that is not complete is at the head of its stream: what the rank is at. If its own side is ready
- * the rank waits for the peer, else it computes. */
-static pp_status tell_first(pp_rank *rank, uint32_t transfer) {
-  struct pp_transfers *transfers = rank->transfers;
-  int ready = 0;
-  PP_TRY(is_ready(rank, transfer, &ready));
-  pp_transfers_tell(rank, transfer, ready, transfers->told != transfers->done + 1);
-  transfers->told = transfers->done + 1;
+ * the rank waits for the peer, else it computes: what its side waits for was issued before it, so all transfers among
+ * that are complete. */
+static pp_status tell_place(pp_rank *rank, Issued *step) {
+  const pp_program *program = rank->program;
+  uint32_t transfer = step->order[step->done];
+  pp_slot *slot = rank->slot;
+  if (step->told != step->done + 1) {
+    atomic_store_explicit(&slot->step, step->step, memory_order_relaxed);
+    pp_note_place(rank, &program->actions[rank->transfers->action_of[transfer]]);
+  }
+  step->told = step->done + 1;
+  if (step->ready) return PP_OK;
+  PP_TRY(is_ready(rank, &step->seen[transfer], &step->ready));
+  if (!step->ready) return PP_OK;
+  pp_describe_wait(program, transfer, program->transfers[transfer].is_send, slot->waiting_text, sizeof slot->waiting_text);
+  atomic_store(&slot->has_waiting_text, 1);
+  atomic_store_explicit(&slot->waiting, PP_WAITS, memory_order_relaxed);
   return PP_OK;
 }
 
-pp_status pp_transfers_look(pp_rank *rank) {
-  struct pp_transfers *transfers = rank->transfers;
-  for (int done = 1; transfers->done < transfers->n_issued;) {
-    PP_TRY(is_done(rank, transfers->moved[transfers->issued[transfers->done]], &done));
-    if (!done) return tell_first(rank, transfers->issued[transfers->done]);
-    transfers->done++;
-    atomic_store_explicit(&rank->slot->waiting, 0, memory_order_relaxed);
+static pp_status look_at(pp_rank *rank, Issued *step) {
+  for (int done = 1; step->done < step->n;) {
+    PP_TRY(is_done(rank, step->seen[step->order[step->done]].moved, &done));
+    if (!done) return tell_place(rank, step);
+    step->done++;
+    step->ready = 0;
+    atomic_store_explicit(&rank->slot->waiting, PP_RUNS, memory_order_relaxed);
     atomic_fetch_add_explicit(&rank->slot->moves, 1, memory_order_relaxed);
   }
-  atomic_store_explicit(&rank->slot->waiting, 0, memory_order_relaxed);
   return PP_OK;
+}
+
+/* The step before the newest one first: until its transfers are complete those of the newest can't be. */
+pp_status pp_transfers_look(pp_rank *rank) {
+  Issued *steps = rank->transfers->steps;
+  int newest = steps[1].step > steps[0].step;
+  PP_TRY(look_at(rank, &steps[!newest]));
+  return steps[!newest].done == steps[!newest].n ? look_at(rank, &steps[newest]) : PP_OK;
 }

@@ -13,12 +13,12 @@ void pp_transfers_destroy(pp_rank *rank); /* of a half-made one too */
 typedef void pp_move_fn(pp_rank *rank, uint32_t transfer);
 void pp_transfers_post(pp_rank *rank, uint32_t transfer, pp_move_fn *move);
 pp_status pp_transfers_await(pp_rank *rank, uint32_t transfer);
+/* The captured step of this parity is launched once more. */
+void pp_transfers_repeat(pp_rank *rank);
 void pp_transfers_progress(pp_rank *rank); /* what has been enqueued moves by itself */
 
 int pp_transfers_is_post(const pp_op *op);
 
-/* Tells the watchdog that the rank is at this transfer, since now if is_new, and whether it waits for the peer there. */
-void pp_transfers_tell(pp_rank *rank, uint32_t transfer, int waits, int is_new);
 /* Tells the watchdog where the device is: at the first transfer that is not complete. */
 pp_status pp_transfers_look(pp_rank *rank);
 

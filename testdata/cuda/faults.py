@@ -5,7 +5,8 @@
 
 faults.table has a fault in each paragraph: its name, where it is planted, a sed program, and what the report must
 say for every seed (an extended regular expression that one line of the ranks' errors must match). The program as it
-was emitted must report nothing. A fault whose sed program changes nothing, or that does not compile, is a failure of
+was emitted must report nothing. What ranks wait for for ever is reported by the checking libraries, which know at once,
+and, with PPC_CHECK_HANG=wait and one seed, by the program's own watchdog, which must also end everything in order. A fault whose sed program changes nothing, or that does not compile, is a failure of
 the table. Without nvcc: `skipped: …`.
 """
 import argparse
@@ -76,9 +77,27 @@ def targets_of(fault):
     return ["rank_0", "rank_1"] + (["kernels.host.so"] if device else [])
 
 
-def run_seed(a, folder, seed, options):
+def run_seed(a, folder, seed, options, environment=()):
     command = [os.path.join(folder, "launch.sh"), "--json", "--timeout=8"] + " ".join(options).split()
-    return run.call(command, a.limit, env=dict(os.environ, PPC_CHECK=str(seed)))
+    return run.call(command, a.limit, env=dict(os.environ, PPC_CHECK=str(seed), **dict(e.split("=", 1) for e in environment)))
+
+
+def judge(a, fault, seed, done, reports):
+    said = [line for line in done.stderr.splitlines() if re.match(r"ppc(-check)?: ", line)]
+    if a.verbose:
+        print(f"-- {fault['fault'][0]}, seed {seed}: status {done.returncode}\n" + "\n".join(said[:8]))
+    for wanted in reports:
+        if not any(all(re.search(part, line) for part in wanted.split(" && ")) for line in said):
+            raise run.Failure(f"seed {seed}, status {done.returncode}: no line matches {wanted}\n" + "\n".join(said[:12]))
+    if done.returncode == 0:
+        raise run.Failure(f"seed {seed}: the programs end with status 0")
+
+
+def try_time_out(a, fault, folder, seed):
+    done = run_seed(a, folder, seed, fault.get("options", []), ["PPC_CHECK_HANG=wait"])
+    judge(a, fault, seed, done, fault["waits"])
+    if re.search("^ppc-check: [^:]*: (leak|unfinished|misuse)", done.stderr, re.M):
+        raise run.Failure(f"seed {seed}: the programs do not end in order after a time-out\n{run.tail(done.stderr)}")
 
 
 def try_fault(a, fault, clean, folder):
@@ -86,15 +105,9 @@ def try_fault(a, fault, clean, folder):
     plant(fault, folder)
     build(a, folder, targets_of(fault))
     for seed in run.seeds_of(a.seeds):
-        done = run_seed(a, folder, seed, fault.get("options", []))
-        said = [line for line in done.stderr.splitlines() if re.match(r"ppc(-check)?: ", line)]
-        if a.verbose:
-            print(f"-- {fault['fault'][0]}, seed {seed}: status {done.returncode}\n" + "\n".join(said[:8]))
-        for wanted in fault["report"]:
-            if not any(all(re.search(part, line) for part in wanted.split(" && ")) for line in said):
-                raise run.Failure(f"seed {seed}, status {done.returncode}: no line matches {wanted}\n" + "\n".join(said[:12]))
-        if done.returncode == 0:
-            raise run.Failure(f"seed {seed}: the programs end with status 0")
+        judge(a, fault, seed, run_seed(a, folder, seed, fault.get("options", []), fault.get("environment", [])), fault["report"])
+    if "waits" in fault:
+        try_time_out(a, fault, folder, run.seeds_of(a.seeds)[0])
 
 
 def make_clean(a, folder):
