@@ -47,6 +47,7 @@ struct Trace {
   int typical;       /* index of the step with the median time */
   bool *usual;       /* [steps] its time is in the middle half */
   double step_time;
+  TraceSkew skew;
 };
 
 typedef struct {
@@ -167,7 +168,12 @@ static bool read_arrival(Reader *r, const json_t *event, const json_t *args) {
   Move *move = t->moves.n ? &VEC_LAST(&t->moves) : NULL;
   if (!move || move->flow != flow || move->arrived >= 0) return fail(r, "a transfer ends that has not begun");
   if (!get_time(r, event, "ts", &move->arrived) || !get_time(r, args, "copy_us", &move->copy)) return false;
-  return move->arrived >= move->sent || fail(r, "a transfer ends before it begins");
+  double early = move->sent - move->arrived;
+  if (early <= 0) return true;
+  move->arrived = move->sent;
+  t->skew.n++;
+  t->skew.most = fmax(t->skew.most, early);
+  return true;
 }
 
 static bool read_event(Reader *r, const json_t *event) {
@@ -328,6 +334,8 @@ const Trace *trace_read(Arena *arena, const char *name, const char *text, size_t
   json_decref(top);
   return fine && arrange(&r) ? r.trace : NULL;
 }
+
+TraceSkew trace_skew(const Trace *t) { return t->skew; }
 
 /* --- costs ------------------------------------------------------------------------------------------------ */
 

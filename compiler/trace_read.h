@@ -13,6 +13,14 @@ typedef struct Trace Trace;
 /* `name` is the file's, for messages. Null with a text when it is no such trace, or not a whole one. */
 const Trace *trace_read(Arena *arena, const char *name, const char *text, size_t size, Str *out_error);
 
+/* Transfers that end before they begin: each rank tells the time by its own device. They count as of no length. */
+typedef struct {
+  int n;
+  double most; /* seconds */
+} TraceSkew;
+
+TraceSkew trace_skew(const Trace *trace);
+
 /* One step of it in seconds from its first task: the one whose step time is the median of all. */
 const Timeline *trace_timeline(Arena *arena, const Trace *trace);
 

@@ -126,8 +126,18 @@ static void test_what_is_not_whole(void) {
   test_refused(with("\"action\":0}}", "\"action\":7}}"), "waited for in no action");
   test_refused(with("\"ph\":\"b\"", "\"ph\":\"i\""), "a transfer ends that has not begun");
   test_refused(with("\"ph\":\"e\"", "\"ph\":\"i\""), "has no end");
-  test_refused(with("\"ts\":3009", "\"ts\":3001"), "a transfer ends before it begins");
   test_refused(with("\"bytes\":1000", "\"bytes\":-1"), "'bytes' is -1");
+}
+
+/* The sender's clock is ahead: the transfer has no length. */
+static void test_skewed_clocks(void) {
+  CHECK(trace_skew(read(sample(2))).n == 0);
+  const Trace *trace = read(with("\"ts\":3009", "\"ts\":3001"));
+  CHECK(trace);
+  if (!trace) return;
+  CHECK(trace_skew(trace).n == 1 && close_to(trace_skew(trace).most, 5e-6));
+  const Timeline *t = trace_timeline(arena, trace);
+  CHECK(close_to(t->transfers[0].start, t->transfers[0].end));
 }
 
 /* Cut anywhere, or with any byte changed: read or refused, with a text. */
@@ -156,6 +166,7 @@ int main(void) {
   TEST(test_timeline);
   TEST(test_what_is_no_trace);
   TEST(test_what_is_not_whole);
+  TEST(test_skewed_clocks);
   TEST(test_any_bytes);
   str_free(&error);
   arena_destroy(arena);

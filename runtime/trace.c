@@ -226,7 +226,7 @@ static void add_name(pp_trace *trace, const char *name) { add_text(trace, name, 
 
 /* Microseconds since the start of the job's trace, to the nanosecond. */
 static void add_time(const pp_rank *rank, const char *key, uint64_t ns) {
-  uint64_t since = ns - atomic_load(&rank->board->trace_start_ns);
+  uint64_t start_ns = atomic_load(&rank->board->trace_start_ns), since = ns > start_ns ? ns - start_ns : 0;
   add(rank->trace, ",\"%s\":%llu.%03u", key, (unsigned long long)(since / 1000), (unsigned)(since % 1000));
 }
 

@@ -8,16 +8,25 @@
 #include "compiler/picture.h"
 #include "compiler/schedule_csv.h"
 
-const Trace *pictures_read_trace(Arena *arena, const char *path, Str *out_error) {
+static void warn_of_skew(Diag *diag, const char *path, TraceSkew skew) {
+  if (skew.n == 0) return;
+  diag_warning(diag, (Loc){0}, "%s: the clocks of the ranks differ by %.3g µs or more: %d transfer%s before %s, and count%s as of no length",
+               path, skew.most * 1e6, skew.n, skew.n == 1 ? " ends" : "s end", skew.n == 1 ? "it begins" : "they begin",
+               skew.n == 1 ? "s" : "");
+}
+
+const Trace *pictures_read_trace(Arena *arena, Diag *diag, const char *path, Str *out_error) {
   size_t size = 0;
   const char *text = output_read_file(arena, path, &size, out_error);
-  return text ? trace_read(arena, path, text, size, out_error) : NULL;
+  const Trace *trace = text ? trace_read(arena, path, text, size, out_error) : NULL;
+  if (trace) warn_of_skew(diag, path, trace_skew(trace));
+  return trace;
 }
 
 /* The trace of the costs often is the one to draw too. */
-static const Timeline *read_measured(Arena *arena, const Options *o, const Trace *of_costs, Str *error) {
+static const Timeline *read_measured(Arena *arena, Diag *diag, const Options *o, const Trace *of_costs, Str *error) {
   bool known = of_costs && strcmp(o->trace, o->trace_costs) == 0;
-  const Trace *trace = known ? of_costs : pictures_read_trace(arena, o->trace, error);
+  const Trace *trace = known ? of_costs : pictures_read_trace(arena, diag, o->trace, error);
   return trace ? trace_timeline(arena, trace) : NULL;
 }
 
@@ -68,13 +77,14 @@ static bool draw(Arena *arena, const Options *o, const Timeline *const *timeline
   return fine;
 }
 
-bool pictures_write(Arena *arena, const Options *o, const Timeline *predicted, const Trace *of_costs) {
+bool pictures_write(Arena *arena, Diag *diag, const Options *o, const Timeline *predicted, const Trace *of_costs) {
   const Timeline *timelines[2] = {predicted, NULL};
   int n = 1;
   Str error = {0};
   bool fine = are_apart(o, &error);
   if (fine && o->trace) {
-    timelines[n++] = read_measured(arena, o, of_costs, &error);
+    timelines[n++] = read_measured(arena, diag, o, of_costs, &error);
+    diag_flush(diag);
     fine = timelines[1] && fits(predicted, timelines[1], o->trace, &error);
   }
   fine = fine && draw(arena, o, timelines, n, &error);

@@ -70,7 +70,7 @@ static const PlanCosts *measured_costs(Run *c, const Plan *plan, Machine machine
   Str error = {0};
   const char *name = c->options->trace_costs;
   const PlanCosts *costs = NULL;
-  c->trace = pictures_read_trace(c->arena, name, &error);
+  c->trace = pictures_read_trace(c->arena, c->diag, name, &error);
   const TraceCosts *measured = c->trace ? trace_costs(c->arena, c->trace) : NULL;
   if (measured) costs = plan_costs_measured(c->arena, plan, measured, name, machine, &error);
   if (costs && strcmp(measured->model, plan->model) != 0)
@@ -128,7 +128,7 @@ int simulate_command(Arena *arena, Diag *diag, const Options *options) {
   c.view.color = options_want_color(options, STDOUT_FILENO);
   const Simulation *s = bare_is_wanted(options) ? simulate_schedule(&c) : simulate_model(&c);
   diag_flush(diag);
-  if (!s || !pictures_write(arena, options, &s->timeline, c.trace)) return STATUS_INPUT;
+  if (!s || !pictures_write(arena, diag, options, &s->timeline, c.trace)) return STATUS_INPUT;
   return show(&c, s);
 }
 

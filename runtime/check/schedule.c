@@ -4,9 +4,11 @@
  *   PPC_CHECK_SEED     picks the policy and every choice
  *   PPC_CHECK_QUEUES   hardware queues    } 1 and 1 is the strictest; else seeds
  *   PPC_CHECK_SLOTS    NCCL's slots       } go through {16, 1, 2} */
+#define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "core.h"
 
@@ -108,9 +110,20 @@ static void open_memory(bool open) {
   memory_is_open = open;
 }
 
+/* The host's clock, which all ranks share; a microsecond at least from one op of a rank to the next. */
+static uint64_t device_time(void) {
+  static uint64_t last_ns;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  last_ns = ns > last_ns + 1000 ? ns : last_ns + 1000;
+  return last_ns;
+}
+
 static void complete(Lane *lane, Op *op) {
   op->clock = lane->clock;
   op->done = true;
+  op->done_ns = device_time();
   lane->head = op->next;
   if (!lane->head) lane->tail = NULL;
   free(op->payload);

@@ -211,7 +211,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-/* Times are made up, one millisecond per op: programs print them, and may decide nothing by them. */
+/* Times say when an op was done here, on one clock for all ranks: programs print them, and may decide nothing by them. */
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
   CHECK_CALL();
   cudaError_t error = find_record(from, "cudaEventElapsedTime");
@@ -221,7 +221,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     return check_misuse(cudaErrorInvalidResourceHandle, "cudaEventElapsedTime(%s, %s) in '%s': without times or a record",
                         from->object.name, to->object.name, check_action());
   if (!from->record->done || !to->record->done) return cudaErrorNotReady;
-  *ms = (float)(int64_t)(to->record->issue - from->record->issue);
+  *ms = (float)((double)(int64_t)(to->record->done_ns - from->record->done_ns) * 1e-6);
   return cudaSuccess;
 }
 

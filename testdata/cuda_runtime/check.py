@@ -125,6 +125,7 @@ def traces(folder):
     begins = {e["id"]: e["ts"] for e in events if e.get("cat") == "transfer" and e["ph"] == "b"}
     ends = {e["id"]: e["ts"] for e in events if e.get("cat") == "transfer" and e["ph"] == "e"}
     check(begins and begins.keys() == ends.keys(), "traced transfers:", len(begins), len(ends))
+    check(all(0 < end for end in ends.values()) and max(begins[i] - ends[i] for i in begins) < 1e6, "the clocks of the ranks lie apart")
     told(folder, 1, ["--steps=2", "--graph", "--trace=t.json"], ["--graph and --trace: the actions of a captured step have no times"], 2)
 
 

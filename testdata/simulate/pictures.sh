@@ -29,6 +29,14 @@ must python3 $here/svg.py b.svg - "$(grep -o 'class="a"' b.svg | wc -l)"
 grep -q 'predicted: step' b.svg && grep -q 'measured: step' b.svg || fail "not both in b.svg"
 grep -q '<h1>A step, predicted and measured</h1>' b.html || fail "not both in b.html"
 
+# A sender's clock that is a second ahead: a warning, once for the file that gives the costs and is drawn too.
+sed -E '/"ph":"b"/s/"ts":([0-9]+)/"ts":1\1\1/' t.json >skew.json
+must $ppc simulate "${mlp[@]}" --costs=skew.json --trace=skew.json --svg=c.svg
+[ "$(grep -cE 'warning: skew.json: the clocks of the ranks differ by [0-9.e+]+ µs or more: [0-9]+ transfers end before they begin' err)" -eq 1 ] ||
+  fail "no warning of the clocks: $(cat err)"
+must $ppc simulate "${mlp[@]}" --trace=skew.json --svg=c.svg
+grep -q 'the clocks of the ranks differ' err || fail "no warning of the clocks of what is drawn"
+
 # --- refused ----------------------------------------------------------------------------------------------------
 same=(--svg=old.svg)
 echo old >old.svg
