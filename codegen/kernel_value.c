@@ -276,31 +276,53 @@ static void note_condition(Emit *e, Index position, int64_t threshold) {
   if (e->record) VEC_PUSH(e->arena, e->record, a);
 }
 
-/* Operands i … of a concat, at a position that begins with operand i. */
-static Val evaluate_concat(Emit *e, int v, const Index *index, int i) {
+/* Operand i of a concat, whose elements begin at `begin` of the axis. */
+static Val concat_operand(Emit *e, int v, const Index *index, int i, int64_t begin) {
   const PlanNode *n = node_of(e, v);
-  int axis = (int)n->attrs.integer;
-  int64_t size = type_of(e, n->in[i])->dims[axis];
-  if (i == n->n_in - 1 || index_high(&e->space, index[axis]) < size) return kernel_evaluate(e, n->in[i], index);
-  Index rest[PP_MAX_RANK];
-  memcpy(rest, index, sizeof *index * (size_t)n->type.rank);
-  rest[axis] = index_offset(index[axis], -size);
-  if (index_low(&e->space, index[axis]) >= size) return evaluate_concat(e, v, rest, i + 1);
-  if (e->prefetch) return zero(n->type.dtype); /* a reduction there may hold on one side only */
-  note_condition(e, index[axis], size);
+  Index inner[PP_MAX_RANK];
+  memcpy(inner, index, sizeof *index * (size_t)n->type.rank);
+  inner[n->attrs.integer] = index_offset(index[n->attrs.integer], -begin);
+  return kernel_evaluate(e, n->in[i], inner);
+}
+
+static int64_t concat_extent(const Emit *e, int v, int i) {
+  const PlanNode *n = node_of(e, v);
+  return type_of(e, n->in[i])->dims[n->attrs.integer];
+}
+
+/* One condition after the other, for the operands from number i on, which begins at `begin`, to that of the highest position. */
+static Val concat_cases(Emit *e, int v, const Index *index, int i, int64_t begin) {
+  const PlanNode *n = node_of(e, v);
+  Index at = index[n->attrs.integer];
   Scope *s = e->scope;
   Val val = {kernel_fresh_name(e, kernel_base_name(e, v)), s->depth};
   kernel_line(e, s, "%s %s;", kernel_type(n->type.dtype), val.text);
-  const char *position = index_text(&e->space, index[axis]);
-  for (int side = 0; side < 2; side++) {
+  const char *position = index_text(&e->space, at), *otherwise = "";
+  for (bool last = false; !last; i++, otherwise = "else ") {
+    int64_t end = begin + concat_extent(e, v, i);
+    last = i == n->n_in - 1 || index_high(&e->space, at) < end;
+    if (!last) note_condition(e, at, end);
     Scope *c = kernel_open_scope(e, true);
-    c->condition = index[axis];
-    kernel_extend_path(e, '?', v, i * 2 + side);
-    Val x = side == 0 ? kernel_evaluate(e, n->in[i], index) : evaluate_concat(e, v, rest, i + 1);
+    c->condition = at;
+    kernel_extend_path(e, '?', v, i);
+    Val x = concat_operand(e, v, index, i, begin);
     kernel_line(e, c, "%s = %s;", val.text, x.text);
-    kernel_close_scope(e, NULL, side == 0 ? arena_printf(e->arena, "if (%s < %lld) ", position, (long long)size) : "else ", NULL);
+    kernel_close_scope(e, NULL, last ? otherwise : arena_printf(e->arena, "%sif (%s < %lld) ", otherwise, position, (long long)end), NULL);
+    begin = end;
   }
   return val;
+}
+
+static Val evaluate_concat(Emit *e, int v, const Index *index) {
+  const PlanNode *n = node_of(e, v);
+  Index at = index[n->attrs.integer];
+  int i = 0;
+  int64_t begin = 0;
+  while (i < n->n_in - 1 && index_low(&e->space, at) >= begin + concat_extent(e, v, i)) begin += concat_extent(e, v, i++);
+  bool is_one = i == n->n_in - 1 || index_high(&e->space, at) < begin + concat_extent(e, v, i);
+  if (is_one) return concat_operand(e, v, index, i, begin);
+  if (e->prefetch) return zero(n->type.dtype); /* a reduction there may hold in one case only */
+  return concat_cases(e, v, index, i, begin);
 }
 
 static Val evaluate_pad(Emit *e, int v, const Index *index, int axis) {
@@ -352,7 +374,7 @@ static Val evaluate_move(Emit *e, int v, const Index *index) {
   case PLAN_OP_SLICE:
     for (int i = 0; i < t->rank; i++) inner[i] = index_offset(index[i], n->attrs.axes[i]);
     break;
-  case PLAN_OP_CONCAT: return evaluate_concat(e, v, index, 0);
+  case PLAN_OP_CONCAT: return evaluate_concat(e, v, index);
   case PLAN_OP_PAD: return evaluate_pad(e, v, index, 0);
   default: bug("op %s in a kernel", kernel_ops[n->op].name);
   }
