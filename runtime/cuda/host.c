@@ -225,12 +225,15 @@ static pp_status pin(pp_rank *rank, End *end, int from, int to) {
 static pp_status share_file(pp_rank *rank) {
   struct pp_host *host = rank->host;
   int own = rank->program->rank, n_ranks = rank->program->n_ranks;
+  void *file = NULL;
   rank->slot->pinned_bytes = 0;
   for (int r = 0; r < n_ranks; r++) rank->slot->pinned_bytes += bytes_of(&host->ends[1][r]);
   PP_TRY(pp_board_barrier(rank));
   host->file_bytes = head_bytes(rank->program);
   for (int r = 0; r < n_ranks; r++) host->file_bytes += rank->slots[r].pinned_bytes;
-  PP_TRY(pp_shm_share(rank, host->file_bytes, (void **)&host->file));
+  pp_status status = pp_shm_share(rank, host->file_bytes, &file);
+  host->file = file; /* of a failed try too */
+  PP_TRY(status);
   place_sends(rank);
   PP_TRY(pp_board_barrier(rank));
   for (int r = 0; r < n_ranks; r++) {

@@ -250,7 +250,8 @@ def small_memory(folder, *more):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1160k", "tmpfs", place], stderr=subprocess.DEVNULL).returncode != 0:
         return
     try:
-        told(folder, 4, ["--steps=1", f"--shm-dir={place}", *more], [r"is too small: the job needs \d+ bytes of shared memory and \d+ are free"], 1)
+        job = told(folder, 4, ["--steps=1", f"--shm-dir={place}", *more], [r"is too small: the job needs \d+ bytes of shared memory and \d+ are free"], 1)
+        check(int(re.search(r"needs (\d+)", job.err)[1]) < 1 << 20, "the board itself has no room:", job.err)
         check(os.listdir(place) == [], "left in shared memory:", os.listdir(place))
     finally:
         subprocess.run(["umount", place], check=True)
