@@ -119,7 +119,6 @@ static bool is_closed(Epilogues *e, const Gelu *g) {
   int stage = op_stage(value_owner(g->y));
   for (int i = 0; i < INNER_OPS; i++) {
     OpVec users = value_users(e->tmp, op_result(g->inner[i], 0));
-    if (op_stage(g->inner[i]) != stage) return false;
     for (int k = 0; k < users.n; k++)
       if (op_stage(users.at[k]) != stage || (!is_backward(users.at[k]) && !is_of(g, users.at[k]))) return false;
   }
@@ -152,10 +151,10 @@ static void find_gelus(Epilogues *e, OpVec ops) {
 
 /* --- the pattern of a bias ---------------------------------------------------------------------------------- */
 
-/* The vector of n numbers that v repeats along all axes but the last; null: v is something else. */
+/* The vector of n numbers that v repeats along all axes before the last, whose length they have; null: v is something else. */
 static Value repeated_vector(Value v, int64_t n) {
   Op broadcast = maker(v, OP_BROADCAST);
-  if (op_is_null(broadcast) || last_dim(v) != n) return (Value){NULL};
+  if (op_is_null(broadcast)) return (Value){NULL};
   Value from = op_operand(broadcast, 0);
   if (type_elements(value_type(from)) != n || last_dim(from) != n) return (Value){NULL};
   for (Op op = maker(from, OP_RESHAPE); !op_is_null(op); op = maker(from, OP_RESHAPE)) from = op_operand(op, 0);
@@ -181,7 +180,6 @@ static bool match_bias(Epilogues *e, Op product, Biased *out) {
   for (;;) {
     OpVec users = value_users(e->tmp, v);
     if (users.n != 1 || op_stage(users.at[0]) != op_stage(product) || is_backward(users.at[0])) return false;
-    if (last_dim(v) != type_dim(type, 1)) return false;
     out->sum = users.at[0];
     if (op_id(out->sum) != OP_RESHAPE) break;
     v = op_result(out->sum, 0);
