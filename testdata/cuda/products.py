@@ -4,7 +4,7 @@
     testdata/cuda/products.py [--ppc=PPC] [--keep=DIR]
 
 The losses are those of the CPU target within 1e-5, and losses, parameters and optimizer state have the same bits for
-every number of ranks (a seed for each); without epilogues the losses are near those with them. In TF32 the losses are
+every number of ranks (a seed for each), and when the step is captured, its pointers with it; without epilogues the losses are near those with them. In TF32 the losses are
 within 2e-3, the bits others, and the same for two seeds; NVIDIA_TF32_OVERRIDE is refused where it says something else.
 Device code is built for this host only; the fatbin is of nothing. Without nvcc: `skipped: …`.
 """
@@ -40,12 +40,12 @@ def build(a, folder, n_ranks, options):
     run.must([nvcc, "-fatbin", "-arch=sm_80", "-o", "kernels.fatbin", "nothing.cu"], 60, cwd=folder)
 
 
-def train(a, folder, n_ranks, seeds, options=(), environment=()):
-    """Losses and hashes, the same for all seeds."""
+def train(a, folder, n_ranks, seeds, options=(), environment=(), run_options=()):
+    """Losses and hashes, the same for all seeds. `options` are of ppc, when the folder isn't there yet."""
     if not os.path.exists(folder):
         build(a, folder, n_ranks, list(options))
     settings = types.SimpleNamespace(limit=a.limit, set=list(environment))
-    results = [run.run_seed(settings, folder, seed) for seed in seeds]
+    results = [run.run_seed(settings, folder, seed, run_options) for seed in seeds]
     if any(r != results[0] for r in results):
         raise run.Failure(f"{folder}: other bits for another seed: {results}")
     return results[0]
@@ -74,7 +74,9 @@ def check(a, folder):
     for n in (2, 4):
         if train(a, place(f"on_{n}"), n, [n]) != whole:
             raise run.Failure(f"{n} ranks give other bits than one")
-    print("ok the same bits on 1, 2 and 4 ranks", flush=True)
+    if train(a, place("on_2"), 2, [3], run_options=["--graph", "--steps=4"]) != train(a, place("on_2"), 2, [3], run_options=["--steps=4"]):
+        raise run.Failure("a captured step gives other bits")
+    print("ok the same bits on 1, 2 and 4 ranks, and captured", flush=True)
     near("without epilogues", cpu, train(a, place("without"), 2, [1], ["--no-epilogues"])[0], "f32")
     tf32 = train(a, place("tf32"), 2, [1, 2], ["--precision=tf32"])
     near("TF32", cpu, tf32[0], "tf32")
