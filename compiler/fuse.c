@@ -21,6 +21,8 @@ enum {
   MAX_REGION = 256    /* groups that a merge may have to look at */
 };
 
+_Static_assert((int)MAX_PINS <= (int)IR_MAX_RUNS, "a call of a kernel may have inputs of as many types");
+
 /* A member of a group reads another node's value, through virtual ops. */
 typedef struct {
   int node;

@@ -242,6 +242,13 @@ Value ir_slice(Builder *b, Value x, const int64_t *starts, const int64_t *limits
 }
 
 Value ir_concat(Builder *b, int n, const Value *x, int axis) {
+  if (n > IR_MAX_RUNS) {
+    const char *name = b->name;
+    b->name = NULL;
+    Value parts[2] = {ir_concat(b, n / 2, x, axis), ir_concat(b, n - n / 2, x + n / 2, axis)};
+    b->name = name;
+    return ir_concat(b, 2, parts, axis);
+  }
   Attr a = {.name = "axis", .kind = ATTR_KIND_INT, .i = axis};
   return first_result(ir_build(b, OP_CONCAT, n, x, 0, NULL, 1, &a));
 }

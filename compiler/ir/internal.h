@@ -32,7 +32,7 @@ enum {
   MAX_INFERRED = 3,  /* results that inference can make */
   MAX_OWN_ATTRS = 12, /* attributes of one op in the table */
   WHY_SIZE = 512,
-  VARIADIC_SLOTS = 32 /* runs of one type among the operands (results) of an op with any number of them */
+  VARIADIC_SLOTS = IR_MAX_RUNS /* of an op with any number of operands (results) */
 };
 
 /* An op that exists or is about to: what inference sees. */

@@ -186,7 +186,10 @@ void op_set_operands(Op op, int n, const Value *v) {
   if (id != OP_NONE && op_table[id].max_in < 0) op_set_segments(op);
 }
 int op_n_results(Op op) { return (int)mlirOperationGetNumResults(op); }
-Value op_result(Op op, int i) { return mlirOperationGetResult(op, i); }
+Value op_result(Op op, int i) {
+  if (op_is_null(op)) bug("result %d of an op that couldn't be built", i);
+  return mlirOperationGetResult(op, i);
+}
 
 bool op_has_uses(Op op) {
   for (int i = 0; i < op_n_results(op); i++)

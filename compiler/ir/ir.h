@@ -22,6 +22,7 @@ typedef enum {
 } OpId;
 
 typedef enum { CLASS_LEAF, CLASS_MAP, CLASS_REDUCE, CLASS_MOVE, CLASS_PRODUCT, CLASS_SPECIAL, CLASS_EFFECT, CLASS_STRUCT } OpClass;
+enum { IR_MAX_RUNS = 64 }; /* runs of one type among the operands (results) of an op */
 enum { TRAIT_PURE = 1, TRAIT_COMMUTATIVE = 2, TRAIT_FREE = 4 };
 
 typedef MlirOperation Op;
@@ -182,7 +183,7 @@ Value ir_permute(Builder *b, Value x, const int64_t *axes);
 Value ir_transpose(Builder *b, Value x);                   /* last two axes */
 Value ir_broadcast(Builder *b, Value x, Type to);          /* NumPy rule: reshape to the rank, then pp.broadcast; x itself when equal */
 Value ir_slice(Builder *b, Value x, const int64_t *starts, const int64_t *limits);
-Value ir_concat(Builder *b, int n, const Value *x, int axis);
+Value ir_concat(Builder *b, int n, const Value *x, int axis); /* of many: in several ops */
 Value ir_pad(Builder *b, Value x, const int64_t *before, const int64_t *after);
 Value ir_matmul(Builder *b, Value x, Value y, bool ta, bool tb); /* one batch shape on both sides */
 

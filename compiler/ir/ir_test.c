@@ -279,6 +279,12 @@ static void test_inference_errors(void) {
   CHECK(said(&f, "slice: range 0..5 is outside axis 0 of f32[4, 8]"));
   CHECK(value_is_null(ir_concat(&b, 2, (Value[]){x, y}, 0)));
   CHECK(said(&f, "concat: f32[4, 8] and f32[16, 4] don't fit together"));
+  Attr axis = {.name = "axis", .kind = ATTR_KIND_INT};
+  Value many[3 * IR_MAX_RUNS];
+  for (int i = 0; i < 3 * IR_MAX_RUNS; i++) many[i] = ir_slice(&b, y, (int64_t[]){0, 0}, (int64_t[]){1 + i % 2, 4});
+  CHECK(type_equal(value_type(ir_concat(&b, 3 * IR_MAX_RUNS, many, 0)), f32(&f, DIMS(9 * IR_MAX_RUNS / 2, 4))));
+  CHECK(op_is_null(ir_build(&b, OP_CONCAT, IR_MAX_RUNS + 1, many, 0, NULL, 1, &axis)));
+  CHECK(said(&f, "concat: the type changes more than 64 times along the operands"));
   CHECK(value_is_null(ir_compare(&b, "like", x, x)));
   CHECK(said(&f, "compare: no predicate 'like'"));
   int before = diag_error_count(f.diag);
