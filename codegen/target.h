@@ -21,6 +21,7 @@ typedef struct {
   int *argument;            /* [n_buffers] position in c->at of what holds the buffer */
   Map taken;
   const void *prepared;     /* of the target */
+  const char *note;         /* what the target adds to the comment of its statement; null: nothing */
 } EmitTask;
 
 struct EmitTarget {
@@ -32,7 +33,7 @@ struct EmitTarget {
   bool names_lives;            /* lifetimes are in all builds, for tools; else in checking builds */
   /* What statements and kernels both need to know of the plan; may be null. */
   const void *(*prepare)(Arena *arena, const Plan *plan);
-  /* One call, to b->out, without a line break at its end. */
+  /* One call, to b->out, without a line break at its end; nothing: another statement's call does it, too. */
   void (*statement)(EmitTask *b, const PlanStatement *s);
   void (*kernels)(Arena *arena, const Plan *plan, const void *prepared, EmitFiles *files);
   /* Members of pp_program that only this target has. */

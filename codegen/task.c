@@ -212,24 +212,30 @@ static void statement_comment(Str *out, const PlanStatement *s) {
 }
 
 /* The comment stands behind the call when both fit into a line, else above it. */
-static void emit_statement(EmitTask *b, const PlanStatement *s) {
-  Str comment = {0}, code = {0}, *out = b->out;
-  statement_comment(&comment, s);
-  str_puts(&code, "  ");
-  b->out = &code;
-  b->target->statement(b, s);
-  b->out = out;
-  int width = (int)comment.length + 6, end = emit_column(&code) + 1;
+static void print_statement(Str *out, const Str *comment, Str *code) {
+  int width = (int)comment->length + 6, end = emit_column(code) + 1;
   if (end + width <= EMIT_COLUMNS) {
-    emit_to_column(&code, COMMENT_COLUMN + width <= EMIT_COLUMNS ? COMMENT_COLUMN : end);
-    emit_wrapped_comment(&code, str_text(&comment));
-    str_puts(out, str_text(&code));
+    emit_to_column(code, COMMENT_COLUMN + width <= EMIT_COLUMNS ? COMMENT_COLUMN : end);
+    emit_wrapped_comment(code, str_text(comment));
+    str_puts(out, str_text(code));
   } else {
     str_puts(out, "  ");
-    emit_wrapped_comment(out, str_text(&comment));
-    str_printf(out, "\n%s", str_text(&code));
+    emit_wrapped_comment(out, str_text(comment));
+    str_printf(out, "\n%s", str_text(code));
   }
   str_putc(out, '\n');
+}
+
+static void emit_statement(EmitTask *b, const PlanStatement *s) {
+  Str comment = {0}, code = {0}, *out = b->out;
+  const int indent = 2;
+  str_pad(&code, ' ', indent);
+  b->out = &code, b->note = NULL;
+  b->target->statement(b, s);
+  b->out = out;
+  statement_comment(&comment, s);
+  if (b->note) str_printf(&comment, " %s", b->note);
+  if (code.length > (size_t)indent) print_statement(out, &comment, &code);
   str_free(&comment);
   str_free(&code);
 }

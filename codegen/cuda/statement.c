@@ -27,12 +27,33 @@ static void emit_launch(EmitTask *b, const PlanStatement *s) {
   emit_call_end(&call);
 }
 
-/* The first statement of a group launches for all of it. */
-static void emit_group(EmitTask *b, const PlanStatement *s, const CudaGroup *group) {
-  if (s != &b->task->statements[group->statements[0]]) {
-    str_printf(b->out, "/* in launch_%s */", cuda_calls_kernel(b->prepared, b->task, s)->name);
-    return;
+/* The parameter to which a statement of an update, or of a sum of squares, belongs; else what it makes. */
+static const char *subject_of(const EmitTask *b, const PlanStatement *s) {
+  for (int i = 0; i < s->n_in; i++) {
+    const PlanBuffer *x = &b->task->buffers[s->in[i]];
+    if (x->place == PLAN_WEIGHT || x->place == PLAN_GRADIENT || x->place == PLAN_STATE) return b->plan->parameters[x->index].name;
   }
+  return b->names[s->out[0]];
+}
+
+/* "for 6 tensors: hidden.2.weight, hidden.2.bias and 4 more" */
+static const char *group_note(const EmitTask *b, const CudaGroup *group) {
+  enum { MAX_NAMED = 12 };
+  int n_named = group->n > MAX_NAMED ? MAX_NAMED : group->n;
+  Str note = {0};
+  str_printf(&note, "for %d tensors: ", group->n);
+  for (int m = 0; m < n_named; m++)
+    str_printf(&note, "%s%s", m ? ", " : "", subject_of(b, &b->task->statements[group->statements[m]]));
+  if (group->n > n_named) str_printf(&note, " and %d more", group->n - n_named);
+  const char *text = arena_strndup(b->arena, str_text(&note), note.length);
+  str_free(&note);
+  return text;
+}
+
+/* The first statement of a group launches for all of it; the others are nothing. */
+static void emit_group(EmitTask *b, const PlanStatement *s, const CudaGroup *group) {
+  if (s != &b->task->statements[group->statements[0]]) return;
+  b->note = group_note(b, group);
   EmitCall call;
   start_launch(b, &call, s);
   put_buffers(b, &call, group->n_arguments, group->arguments);
