@@ -114,6 +114,7 @@ static const Row table[] = {
     {"--prompt", "TEXT", 0, RUN, KIND_TEXT, PASSED_ON | GENERATING_ONLY, NO_FIELD, "text that --generate goes on from"},
     {"--temperature", "T", 0, RUN, KIND_REAL, PASSED_ON | GENERATING_ONLY, NO_FIELD, "of --generate; 0 takes the likeliest token (1)"},
     {"--top-k", "K", 0, RUN, KIND_NUMBER, PASSED_ON | GENERATING_ONLY, NO_FIELD, "--generate draws among the K likeliest; 0: all (0)"},
+    {"--graph", NULL, 0, RUN, KIND_FLAG, PASSED_ON | TRAINING_ONLY | CUDA_ONLY, NO_FIELD, "for --target=cuda: capture the step in a CUDA graph, and launch that"},
     {"--timeout", "SECONDS", 0, RUN, KIND_REAL, PASSED_ON, NO_FIELD, "end the job when a rank is gone or nothing moves for so long (5)"},
     {"--start-timeout", "SECONDS", 0, RUN, KIND_REAL, PASSED_ON, NO_FIELD, "wait so long for all ranks to start (60)"},
     {"--transport", "NAME", 0, RUN, KIND_TEXT, PASSED_ON, NO_FIELD, "of a program for GPUs: nccl, host or auto; see docs/cuda.md (auto)"},

@@ -72,6 +72,9 @@ static void try_run(void) {
   result(accepted("run m.pp --generate=5 --prompt=a --init=w") && options.compile.generate && options.run_arguments.n == 3, "run --generate");
   result(accepted("run m.pp --trace=t --trace-steps=3:8") && options.run_arguments.n == 2, "run --trace");
   result(accepted("run m.pp --log-every=10") && strcmp(options.run_arguments.at[0], "--log-every=10") == 0, "run --log-every");
+  result(accepted("run m.pp --target=cuda --graph --steps=2") && options.run_arguments.n == 2 && strcmp(options.run_arguments.at[0], "--graph") == 0, "run --graph");
+  result(refused("run m.pp --graph"), "--graph needs --target=cuda");
+  result(refused("run m.pp --target=cuda --generate=5 --graph"), "--graph means nothing with --generate");
   result(refused("run m.pp --log-every=0"), "--log-every=0");
   result(refused("run m.pp --generate=5 --log-every=2"), "--log-every means nothing with --generate");
   result(refused("run m.pp --trace=t --trace-steps=8:3"), "--trace-steps=8:3");

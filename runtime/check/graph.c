@@ -1,6 +1,7 @@
 /* libcudart: stream capture and graphs. A capture keeps the operations that its streams are given, in order, with what
  * they wait for; they never run. A launch enqueues a copy of each, on lanes that belong to the executable graph, one for
- * each captured stream: all behind the launching stream, and that behind all. */
+ * each captured stream: all behind the launching stream, and that behind all.
+ * PPC_CHECK_NO_CAPTURE=1: no capture is good for a graph, as with a library that does what captures forbid. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
   if (!capture)
     return check_misuse(cudaErrorIllegalState, "cudaStreamEndCapture: stream %s is not captured", check_lane_at(lane)->name);
   cudaError_t error = judge_capture(capture, lane);
+  if (error == cudaSuccess && check_setting("PPC_CHECK_NO_CAPTURE", NULL, 0)) error = cudaErrorStreamCaptureUnsupported;
   end_capture(capture);
   if (error != cudaSuccess) return check_error(error);
   *out = calloc(1, sizeof **out);

@@ -173,6 +173,15 @@ def hurt(folder, kind, text, *more):
     check(re.search(text, job.err) and "ppc-check" not in job.err, kind, more, job.err)
 
 
+def no_capture(folder):
+    """One line for each rank, and the steps are made as without --graph."""
+    job = told(folder, 2, ["--steps=5", "--json", "--graph"], [], 0, PPC_CHECK_NO_CAPTURE=1)
+    lines_of = [f"ppc: rank {rank}: warning: --graph: the step can't be captured: operation not permitted when stream is capturing; "
+                "its actions are launched one by one" for rank in (0, 1)]
+    check(sorted(job.err.splitlines()) == lines_of, "a step that can't be captured:", job.err)
+    check(lines(job) == lines(cpu(folder, ["--steps=5", "--json"])), "a step that can't be captured:", job.out)
+
+
 def full_disk(folder):
     """A file system of one page, which is taken, in a mount namespace of rank 0, which writes the file."""
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
@@ -210,6 +219,7 @@ def chain(folder, seeds):
             same_as_cpu(folder, ranks, seed, ["--steps=4", "--json"])
         same_as_cpu(folder, 2, seed, ["--steps=5", "--json"], "--graph")
         same_as_cpu(folder, 2, seed, ["--steps=7", "--json", "--log-every=3"])
+    no_capture(folder)
     traces(folder)
     same_as_cpu(folder, 2, 1, ["--steps=2", "--json"], PP_TEST_DATA_KIND=1, PP_TEST_DATA=os.path.join(folder, "tokens"))
     files(folder)
