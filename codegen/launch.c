@@ -59,7 +59,8 @@ static const char launch_head[] =
 static const char launch_starts[] =
     "[ -x \"$here/rank_0\" ] || { echo \"launch.sh: $here/rank_0 is not built: run make first\" >&2; exit 1; }\n"
     "PPC_JOB=launch-$$-$(date +%s)\n"
-    "export PPC_RANKS PPC_JOB\n"
+    "PPC_SAME_OPTIONS=1 # rank 0 tells what is wrong with them\n"
+    "export PPC_RANKS PPC_JOB PPC_SAME_OPTIONS\n"
     "\n"
     "# Ranks in the background ignore Ctrl-C: they are told otherwise.\n"
     "pids= status=0\n"

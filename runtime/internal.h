@@ -59,6 +59,7 @@ typedef struct {
 } pp_options;
 
 /* Returns -1 to go on, else the exit status (0 after --help). */
+int pp_options_are_told(const pp_program *program); /* by this rank: what all of them would say */
 int pp_options_parse(pp_options *out_options, const pp_program *program, int argc, char **argv);
 void pp_options_destroy(pp_options *options);
 /* A number for the value of each option that all ranks must share: some ranks may be told to save, or

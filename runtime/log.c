@@ -120,6 +120,11 @@ static double work_per_step(const pp_program *program) {
   return (double)program->n_microbatches * program->microbatch;
 }
 
+static const char *unit_of_work(const pp_program *program) { return program->tokens_per_step > 0 ? "tokens" : "samples"; }
+
+/* For text: a NaN has a sign, which says nothing. */
+static double unsigned_nan(double value) { return isnan(value) ? (double)NAN : value; }
+
 static void step_json(pp_rank *rank, int64_t step, const double *control, double work_per_s) {
   pp_log *log = &rank->log;
   int is_f32 = rank->program->real != PP_F64;
@@ -129,7 +134,7 @@ static void step_json(pp_rank *rank, int64_t step, const double *control, double
   add_real(log, control[PP_CONTROL_RATE], 0);
   add(log, ",\"grad_norm\":");
   add_real(log, control[PP_CONTROL_NORM], 0);
-  add(log, ",\"tokens_per_s\":%.0f", work_per_s);
+  add(log, ",\"%s_per_s\":%.0f", unit_of_work(rank->program), work_per_s);
   for (int k = 0; k < rank->program->n_outputs; k++) {
     add(log, k ? "," : ",\"outputs\":{");
     add_output_json(rank, k);
@@ -161,15 +166,15 @@ static void step_text(pp_rank *rank, int64_t step, const double *control, double
   pp_log *log = &rank->log;
   int width = snprintf(NULL, 0, "%lld", (long long)rank->options->steps);
   add(log, "%sstep %*lld/%lld  loss %.4f", log->live ? "\r" : "", width, (long long)step, (long long)rank->options->steps,
-      control[PP_CONTROL_LOSS]);
+      unsigned_nan(control[PP_CONTROL_LOSS]));
   if (!isnan(control[PP_CONTROL_RATE])) add(log, "  lr %.3g", control[PP_CONTROL_RATE]);
-  add(log, "  norm %.4g", control[PP_CONTROL_NORM]);
+  add(log, "  norm %.4g", unsigned_nan(control[PP_CONTROL_NORM]));
   for (int k = 0; k < program->n_outputs; k++) {
     const double *values = rank->seen.outputs[k];
     if (program->outputs[k].kind == PP_REDUCE_CONCAT) continue; /* many values: only in JSON */
-    add(log, "  %s %.4g", program->outputs[k].name, fold_output(&program->outputs[k], values, program->n_microbatches));
+    add(log, "  %s %.4g", program->outputs[k].name, unsigned_nan(fold_output(&program->outputs[k], values, program->n_microbatches)));
   }
-  add_rate(log, work_per_s, program->tokens_per_step > 0 ? "tokens" : "samples");
+  add_rate(log, work_per_s, unit_of_work(program));
   add_eta(log, eta_s);
   if (log->live) cut_to_terminal(log);
   add(log, log->live ? "\033[K" : "\n");

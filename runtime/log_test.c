@@ -54,9 +54,10 @@ static void tokens_are_drawn(void) {
   for (int i = 0; i < 1000; i++) CHECK(pp_sample(logits, 6, 1, 0, i / 1000.0, scratch) != 5);
 }
 
-static int parse(pp_options *options, const char *const *arguments, int generate) {
+static int parse_on(const char *device_name, pp_options *options, const char *const *arguments, int generate) {
+  const pp_device device = {.name = device_name};
   static const pp_data data = {.name = "text", .path = "x"};
-  pp_program program = {.steps = 7, .seed = 8, .data = &data, .n_data = 1, .generate = generate, .n_ranks = 1};
+  pp_program program = {.steps = 7, .seed = 8, .data = &data, .n_data = 1, .generate = generate, .n_ranks = 1, .device = &device};
   char *argv[16] = {(char *)(size_t)"rank_0"};
   int argc = 1;
   for (; arguments[argc - 1]; argc++) argv[argc] = (char *)(size_t)arguments[argc - 1];
@@ -68,6 +69,8 @@ static int parse(pp_options *options, const char *const *arguments, int generate
   close(nothing);
   return status;
 }
+
+static int parse(pp_options *options, const char *const *arguments, int generate) { return parse_on("cpu", options, arguments, generate); }
 
 static void options_are_read(void) {
   pp_options o;
@@ -91,11 +94,24 @@ static void bad_options_are_refused(void) {
   }
 }
 
+static void options_of_other_devices_are_refused(void) {
+  static const struct { const char *argument, *device; } options[] = {{"--threads=2", "cpu"}, {"--graph", "cuda"}};
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    const char *other = strcmp(options[i].device, "cpu") == 0 ? "cuda" : "cpu";
+    pp_options o;
+    CHECK(parse_on(options[i].device, &o, ARGUMENTS(options[i].argument), 0) == -1);
+    pp_options_destroy(&o);
+    CHECK(parse_on(other, &o, ARGUMENTS(options[i].argument), 0) == PP_EXIT_USAGE);
+    pp_options_destroy(&o);
+  }
+}
+
 int main(void) {
   TEST(numbers_are_short_and_read_back);
   TEST(numbers_of_few_digits_stay);
   TEST(tokens_are_drawn);
   TEST(options_are_read);
   TEST(bad_options_are_refused);
+  TEST(options_of_other_devices_are_refused);
   return test_failures != 0;
 }

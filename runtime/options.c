@@ -42,7 +42,7 @@ int pp_parse_f64(const char *text, double *out_value) {
 /* --- the table ---------------------------------------------------------------------------------- */
 
 typedef enum { OPTION_FLAG, OPTION_U64, OPTION_I64, OPTION_COUNT, OPTION_INT, OPTION_SECONDS, OPTION_REAL, OPTION_TEXT, OPTION_DATA, OPTION_STEPS } Kind;
-typedef enum { IN_BOTH, IN_TRAIN, IN_GENERATE, ON_GPU, HIDDEN } Where;
+typedef enum { IN_BOTH, IN_TRAIN, IN_GENERATE, ON_CPU, ON_GPU, HIDDEN } Where;
 
 typedef enum { OWN, SAME } Share; /* SAME: all ranks of a job must have one value */
 
@@ -74,7 +74,7 @@ static const Option options_table[] = {
     {"--timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, OWN, AT(timeout_s),
      "end the job when a rank is gone or nothing moves for so long; 0: never (5)"},
     {"--start-timeout", "SECONDS", OPTION_SECONDS, IN_BOTH, OWN, AT(start_timeout_s), "wait so long for all ranks to start (60)"},
-    {"--threads", "N", OPTION_INT, IN_BOTH, OWN, AT(threads), "threads of each rank's matrix products"},
+    {"--threads", "N", OPTION_INT, ON_CPU, OWN, AT(threads), "threads of each rank's matrix products"},
     {"--shm-dir", "DIR", OPTION_TEXT, IN_BOTH, OWN, AT(shm_dir), "where shared memory is made (/dev/shm)"},
     {"--job", "NAME", OPTION_TEXT, IN_BOTH, OWN, AT(job), "name of the job, the same for all its ranks"},
     {"--transport", "NAME", OPTION_TEXT, ON_GPU, SAME, AT(transport),
@@ -89,9 +89,12 @@ enum { N_OPTIONS = sizeof options_table / sizeof *options_table };
 _Static_assert((int)N_OPTIONS <= PP_MAX_OPTIONS, "a slot of the board has a place for each");
 
 static int applies(const Option *o, const pp_program *program) {
-  if (o->where == ON_GPU) return strcmp(program->device->name, "cuda") == 0;
+  if (o->where == ON_CPU || o->where == ON_GPU) return strcmp(program->device->name, o->where == ON_GPU ? "cuda" : "cpu") == 0;
   return o->where == IN_BOTH || o->where == HIDDEN || (o->where == IN_GENERATE) == (program->generate != 0);
 }
+
+/* A launcher that gives all ranks one command line says so; then rank 0 tells for all what is wrong with it. */
+int pp_options_are_told(const pp_program *program) { return program->rank == 0 || !getenv("PPC_SAME_OPTIONS"); }
 
 static void print_help(const pp_program *program) {
   printf("Rank %d of %d of %s, a program that ppc wrote.\n\nOptions:\n", program->rank, program->n_ranks, program->model);
@@ -108,60 +111,60 @@ static void print_help(const pp_program *program) {
 
 /* --- parsing ------------------------------------------------------------------------------------ */
 
-static int complain(const char *text, const char *what) {
-  fprintf(stderr, "ppc: %s: %s (--help lists the options)\n", text, what);
+static int complain(const pp_program *program, const char *text, const char *what) {
+  if (pp_options_are_told(program)) fprintf(stderr, "ppc: %s: %s (--help lists the options)\n", text, what);
   return PP_EXIT_USAGE;
 }
 
 static int set_data(pp_options *options, const pp_program *program, const char *argument, const char *value) {
   const char *equals = strchr(value, '=');
-  if (!equals || equals == value || !equals[1]) return complain(argument, "expected --data=NAME=PATH");
+  if (!equals || equals == value || !equals[1]) return complain(program, argument, "expected --data=NAME=PATH");
   for (int i = 0; i < program->n_data; i++) {
     if (strlen(program->data[i].name) != (size_t)(equals - value)) continue;
     if (memcmp(program->data[i].name, value, (size_t)(equals - value)) != 0) continue;
-    if (!program->data[i].path) return complain(argument, "that source is synthetic: it has no file");
+    if (!program->data[i].path) return complain(program, argument, "that source is synthetic: it has no file");
     options->data[i] = equals + 1;
     return -1;
   }
-  return complain(argument, "the program has no data source of that name");
+  return complain(program, argument, "the program has no data source of that name");
 }
 
-static int set_int(void *field, const char *argument, const char *value) {
+static int set_int(const pp_program *program, void *field, const char *argument, const char *value) {
   int64_t number;
-  if (!pp_parse_i64(value, &number) || number < 1 || number > 4096) return complain(argument, "expected a number from 1 to 4096");
+  if (!pp_parse_i64(value, &number) || number < 1 || number > 4096) return complain(program, argument, "expected a number from 1 to 4096");
   *(int *)field = (int)number;
   return -1;
 }
 
-static int set_count(int64_t *field, const char *argument, const char *value) {
-  return pp_parse_i64(value, field) && *field > 0 ? -1 : complain(argument, "expected a number from 1 up");
+static int set_count(const pp_program *program, int64_t *field, const char *argument, const char *value) {
+  return pp_parse_i64(value, field) && *field > 0 ? -1 : complain(program, argument, "expected a number from 1 up");
 }
 
 /* "A:B", or "A" for one step. */
-static int set_steps(pp_steps *steps, const char *argument, const char *value) {
+static int set_steps(const pp_program *program, pp_steps *steps, const char *argument, const char *value) {
   char first[32];
   size_t n = strcspn(value, ":");
   snprintf(first, sizeof first, "%.*s", (int)n, value);
   int fine = n < sizeof first && pp_parse_i64(first, &steps->first) && pp_parse_i64(value[n] ? value + n + 1 : first, &steps->last);
   if (fine && steps->first >= 1 && steps->last >= steps->first) return -1;
-  return complain(argument, "expected A:B, steps from 1 up");
+  return complain(program, argument, "expected A:B, steps from 1 up");
 }
 
 static int set_value(pp_options *options, const pp_program *program, const Option *o, const char *argument, const char *value) {
   void *field = (char *)options + o->at;
   switch (o->kind) {
     case OPTION_FLAG: *(int *)field = 1; return -1;
-    case OPTION_U64: return pp_parse_u64(value, field) ? -1 : complain(argument, "expected a number below 2^64");
-    case OPTION_I64: return pp_parse_i64(value, field) ? -1 : complain(argument, "expected a number below 2^63");
-    case OPTION_COUNT: return set_count(field, argument, value);
-    case OPTION_INT: return set_int(field, argument, value);
-    case OPTION_SECONDS: return pp_parse_f64(value, field) && *(double *)field < 1e9 ? -1 : complain(argument, "expected seconds");
-    case OPTION_REAL: return pp_parse_f64(value, field) ? -1 : complain(argument, "expected a number, not negative");
-    case OPTION_TEXT: *(const char **)field = value; return *value ? -1 : complain(argument, "empty");
+    case OPTION_U64: return pp_parse_u64(value, field) ? -1 : complain(program, argument, "expected a number below 2^64");
+    case OPTION_I64: return pp_parse_i64(value, field) ? -1 : complain(program, argument, "expected a number below 2^63");
+    case OPTION_COUNT: return set_count(program, field, argument, value);
+    case OPTION_INT: return set_int(program, field, argument, value);
+    case OPTION_SECONDS: return pp_parse_f64(value, field) && *(double *)field < 1e9 ? -1 : complain(program, argument, "expected seconds");
+    case OPTION_REAL: return pp_parse_f64(value, field) ? -1 : complain(program, argument, "expected a number, not negative");
+    case OPTION_TEXT: *(const char **)field = value; return *value ? -1 : complain(program, argument, "empty");
     case OPTION_DATA: return set_data(options, program, argument, value);
-    case OPTION_STEPS: return set_steps(field, argument, value);
+    case OPTION_STEPS: return set_steps(program, field, argument, value);
   }
-  return complain(argument, "unknown option");
+  return complain(program, argument, "unknown option");
 }
 
 static const Option *find_option(const char *argument, const pp_program *program) {
@@ -173,15 +176,26 @@ static const Option *find_option(const char *argument, const pp_program *program
   return NULL;
 }
 
+static int complain_unknown(const pp_program *program, const char *argument) {
+  size_t n = strcspn(argument, "=");
+  for (size_t i = 0; i < N_OPTIONS; i++) {
+    const Option *o = &options_table[i];
+    if (strlen(o->name) != n || memcmp(o->name, argument, n) != 0) continue;
+    if (o->where == ON_CPU) return complain(program, argument, "means nothing to a program for GPUs");
+    if (o->where == ON_GPU) return complain(program, argument, "means nothing to a program for CPUs");
+  }
+  return complain(program, argument, "unknown option");
+}
+
 /* "--name=value", or "--name value". */
 static int parse_one(pp_options *options, const pp_program *program, int argc, char **argv, int *at) {
   const char *argument = argv[*at];
   const Option *o = find_option(argument, program);
   const char *value = strchr(argument, '=');
-  if (!o) return complain(argument, "unknown option");
-  if (o->kind == OPTION_FLAG) return value ? complain(argument, "takes no value") : set_value(options, program, o, argument, "");
+  if (!o) return complain_unknown(program, argument);
+  if (o->kind == OPTION_FLAG) return value ? complain(program, argument, "takes no value") : set_value(options, program, o, argument, "");
   if (value) return set_value(options, program, o, argument, value + 1);
-  if (*at + 1 >= argc) return complain(argument, "needs a value");
+  if (*at + 1 >= argc) return complain(program, argument, "needs a value");
   return set_value(options, program, o, argument, argv[++*at]);
 }
 
@@ -203,7 +217,7 @@ int pp_options_parse(pp_options *out_options, const pp_program *program, int arg
   if (!out_options->data) return PP_EXIT_FAILED;
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--help") == 0) {
-      print_help(program);
+      if (pp_options_are_told(program)) print_help(program);
       return PP_EXIT_FINE;
     }
     int status = parse_one(out_options, program, argc, argv, &i);

@@ -314,7 +314,8 @@ static int run_here(const pp_program *program, const pp_options *options) {
   char text[2048];
   const pp_transport *transport = pp_transport_choose(program->device, options->transport, program->n_ranks);
   if (!transport) {
-    fprintf(stderr, "ppc: no transport %s for %d ranks\n", options->transport ? options->transport : "", program->n_ranks);
+    if (pp_options_are_told(program))
+      fprintf(stderr, "ppc: no transport %s for %d ranks\n", options->transport ? options->transport : "", program->n_ranks);
     return PP_EXIT_USAGE;
   }
   if (!pp_launch_find(&launch, program, options->job, get_variable, NULL, text, sizeof text)) {

@@ -58,6 +58,7 @@ static void become_rank(Arena *arena, const Job *job, int rank, const Texts *arg
   setenv("PPC_RANK", arena_printf(arena, "%d", rank), 1);
   setenv("PPC_RANKS", arena_printf(arena, "%d", job->n_ranks), 1);
   setenv("PPC_JOB", name, 1);
+  setenv("PPC_SAME_OPTIONS", "1", 1);
   signal(SIGINT, SIG_DFL); /* a script's background jobs ignore it; what ppc hands on must count */
   signal(SIGTERM, SIG_DFL);
   sigprocmask(SIG_SETMASK, mask, NULL);

@@ -103,7 +103,8 @@ static pp_status choose_device(pp_rank *rank) {
   int n_devices = 0;
   cudaError_t error = cudaGetDeviceCount(&n_devices);
   if (error != cudaSuccess || n_devices == 0) {
-    return pp_fail(rank, PP_EXIT_INPUT, "no GPU: %s", error != cudaSuccess ? pp_cuda_error(error) : "the driver knows none");
+    return pp_fail(rank, PP_EXIT_INPUT, "no GPU: %s; is the NVIDIA driver there, and new enough (nvidia-smi)? Without a GPU: make check, and "
+                   "PPC_CHECK=1 ./launch.sh", error != cudaSuccess ? pp_cuda_error(error) : "the driver knows none");
   }
   rank->cuda->device = rank->program->rank % n_devices; /* all ranks are on this host */
   PP_CUDA_TRY(rank, cudaSetDevice(rank->cuda->device));

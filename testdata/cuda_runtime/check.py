@@ -76,7 +76,7 @@ def lines(job):
     """The JSON lines without what is measured."""
     result = [json.loads(line) for line in job.out.splitlines() if line.startswith("{")]
     for line in result:
-        for measured in ("tokens_per_s", "peak_rss_bytes", "mapped_bytes", "products", "library_bytes", "transport", "pinned_bytes"):
+        for measured in ("tokens_per_s", "samples_per_s", "peak_rss_bytes", "mapped_bytes", "products", "library_bytes", "transport", "pinned_bytes"):
             line.pop(measured, None)
     return result
 
@@ -196,6 +196,8 @@ def full_disk(folder):
 
 def faults(folder):
     stalls(folder)
+    told(folder, 1, ["--steps=4"], [r"no GPU: .*\(nvidia-smi\)\? Without a GPU: make check, and PPC_CHECK=1 \./launch\.sh"], 1, PPC_CHECK_DEVICES=0)
+    told(folder, 1, ["--threads=4"], ["--threads=4: means nothing to a program for GPUs"], 2)
     told(folder, 2, ["--steps=4", "--start-timeout=1"], [r"waited 1 s \(--start-timeout\); of 2 ranks these did not start: 1"], 4, leaves_out=[1])
     told(folder, 4, ["--steps=9"], [r"rank 2 \(pid \d+\) exited without finishing at step 2, stage_2_fwd"], 86, PP_TEST_EXIT_STEP=2)
     full_disk(folder)

@@ -3,6 +3,7 @@
 //
 // RUN: for r in 1 4; do %ppc run %s --ranks=$r --json --save=skip$r.st >skip$r.json 2>skip$r.err || exit 1; done
 // RUN: python3 %root/testdata/compare.py same skip1.json skip4.json
+// RUN: %ppc run %s --steps=3 >text && grep -q 'norm nan ' text && ! grep -e -nan text
 // RUN: %ppc run %s --steps=0 --save=start.st --json >start.json
 // RUN: python3 %root/testdata/compare.py tensors start.st skip4.st 0
 use nn; use optim; use schedules;

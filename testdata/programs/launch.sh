@@ -71,6 +71,15 @@ refused 1 'SLURM_STEP_TASKS_PER_NODE=1\(x2\): not all 2 ranks are on one host' e
 refused 1 'not numbers' env RANK=0x0 WORLD_SIZE=2 ./rank_0
 refused 4 'of 2 ranks these did not start: 1' env RANK=0 WORLD_SIZE=2 MASTER_PORT=$$.4 ./rank_0 --steps=1 --start-timeout=1
 refused 2 'unknown option' ./rank_0 --stpes=1
+refused 2 'unknown option' ./rank_1 --stpes=1
+# The same options for all ranks: told once.
+refused 2 'unknown option' ./launch.sh --stpes=1
+[ $(wc -l <err) = 1 ] || fail "each rank tells of an option: $(cat err)"
+refused 2 'no transport none' ./launch.sh --transport=none
+[ $(wc -l <err) = 1 ] || fail "each rank tells of the transport: $(cat err)"
+must ./launch.sh --help
+[ $(grep -c ^Options: out) = 1 ] || fail "each rank prints the help"
+refused 2 'graph: means nothing to a program for CPUs' ./rank_0 --graph
 cd ..
 
 # ppc run overrides whatever is inherited.
