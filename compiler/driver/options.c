@@ -382,7 +382,13 @@ static int set_target(Parser *p, const char *value) {
   return STATUS_FINE;
 }
 
-/* "80,sm_90a": numbers of architectures, which nvcc judges. Kept as "80 90a", as the Makefile wants them. */
+static bool has_word(const char *list, const char *word, size_t length) {
+  for (const char *at = list; *at; at += strcspn(at, " "), at += *at == ' ')
+    if (strcspn(at, " ") == length && memcmp(at, word, length) == 0) return true;
+  return false;
+}
+
+/* "80,sm_90a": numbers of architectures, which nvcc judges. Kept as "80 90a", each once. */
 static int set_arch(Parser *p, const char *value) {
   Str list = {0};
   bool fine = true;
@@ -390,7 +396,7 @@ static int set_arch(Parser *p, const char *value) {
     if (str_starts_with(at, "sm_")) at += strlen("sm_");
     size_t digits = strspn(at, "0123456789"), all = digits + strspn(at + digits, "af");
     fine = digits >= 2 && digits <= 3 && all <= digits + 1 && (at[all] == ',' || at[all] == '\0');
-    if (fine) str_printf(&list, "%s%.*s", list.length ? " " : "", (int)all, at);
+    if (fine && !has_word(str_text(&list), at, all)) str_printf(&list, "%s%.*s", list.length ? " " : "", (int)all, at);
     at += all;
     if (*at == '\0') break;
   }
