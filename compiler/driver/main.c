@@ -35,7 +35,7 @@ static int complain(const char *text) {
 static int check(const Driver *d) {
   if (bare_is_wanted(d->options)) return simulate_check_schedule(d->arena, d->diag, d->options);
   if (bare_refuse_options(d->diag, d->options)) return STATUS_INPUT;
-  Pipeline p = {.arena = d->arena, .diag = d->diag};
+  Pipeline p = {.arena = d->arena, .diag = d->diag, .without_events = true};
   bool fine = pipeline_run(&p, d->options->files.at[0], &d->options->compile, NULL);
   pipeline_destroy(&p);
   diag_flush(d->diag);

@@ -7,6 +7,7 @@
 typedef struct {
   Arena *arena;
   Diag *diag;
+  bool without_events;   /* the plan is read, no program made from it: events runs only to be verified */
   Ir *ir;
   Program *program;      /* after elaborate: lives as long as the IR */
   const Plan *plan;      /* null when it stopped earlier */

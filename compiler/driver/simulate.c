@@ -100,7 +100,7 @@ static const Simulation *simulate_proved(Arena *arena, Diag *diag, const Plan *p
 }
 
 static const Simulation *simulate_model(Run *c) {
-  Pipeline p = {.arena = c->arena, .diag = c->diag};
+  Pipeline p = {.arena = c->arena, .diag = c->diag, .without_events = true};
   if (bare_refuse_options(c->diag, c->options)) return NULL;
   bool fine = pipeline_run(&p, c->options->files.at[0], &c->options->compile, NULL);
   pipeline_destroy(&p);
