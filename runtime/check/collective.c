@@ -20,6 +20,7 @@ static void post(Transfer *t, Op *op) {
     snprintf(box->send.tag, sizeof box->send.tag, "kind %d, type %d, op %d, root %d", t->collective, (int)t->type, (int)t->op,
              t->peer);
   }
+  check_memory_open(true);
   if (t->from) memcpy(box->data, (const char *)t->from + t->done_bytes, chunk_bytes(t));
   t->state = POSTED;
   shared->collective.posted |= 1u << t->comm->rank;
@@ -60,6 +61,7 @@ static void read_chunk(Transfer *t, Op *op) {
   SharedComm *shared = t->comm->shared;
   char *out = t->buffer + t->done_bytes;
   size_t bytes = chunk_bytes(t);
+  check_memory_open(true);
   if (t->done_bytes == 0) compare(t);
   memcpy(out, world_box(shared, t->collective == BROADCAST ? t->peer : 0, t->collective == BROADCAST ? t->peer : 0)->data, bytes);
   for (int r = 0; r < t->comm->n_ranks; r++) {

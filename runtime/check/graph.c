@@ -254,7 +254,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     if (exec->lanes[l]) check_op_wait_for(end, check_lane_at(exec->lanes[l])->last);
   check_op_issue(end);
   free(copies);
-  check_pinned_guard(false);
+  check_pinned_guard();
   check_step_some();
   return cudaSuccess;
 }

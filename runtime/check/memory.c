@@ -61,7 +61,7 @@ static void settle(Pinned *p, Pending *pending) {
   free(pending->kept);
 }
 
-static int protection_of(Pinned *p, bool open) {
+static int protection_of(Pinned *p) {
   int n = 0;
   bool closed = false;
   for (int k = 0; k < p->n_pending; k++) {
@@ -74,13 +74,13 @@ static int protection_of(Pinned *p, bool open) {
     p->pending[n++] = *pending;
   }
   p->n_pending = n;
-  return closed && !open ? PROT_NONE : PROT_READ | PROT_WRITE;
+  return closed ? PROT_NONE : PROT_READ | PROT_WRITE;
 }
 
-void check_pinned_guard(bool open) {
+void check_pinned_guard(void) {
   for (Pinned *p = all_pinned; p; p = p->next) {
     if (!p->base) continue;
-    int protection = protection_of(p, open);
+    int protection = protection_of(p);
     if (protection == p->protection) continue;
     p->protection = protection;
     mprotect(p->base, p->bytes, protection);
@@ -135,7 +135,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context) {
     signal(signal_number, SIG_DFL);
     return;
   }
-  for (int k = 0; k < p->n_pending; k++) {
+  for (int k = 0; k < p->n_pending && !check_memory_is_open(); k++) { /* a kernel that does has been told of */
     const Pending *pending = &p->pending[k];
     if (pending->kept || (size_t)(address - pending->start) >= pending->bytes) continue;
     const char *place = check_place_text(check_place_create());
@@ -248,9 +248,16 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
 
 /* ---- copies ---- */
 
+static void open_pinned_at(const void *address) {
+  Pinned *p = find_pinned(address);
+  if (p) open_pinned(p);
+}
+
 static void run_copy(Op *op) {
   const Copy *copy = op->payload;
   const char *from = copy->is_snapshot ? copy->snapshot : copy->from;
+  open_pinned_at(copy->to);
+  open_pinned_at(from);
   check_access_allow(copy->to);
   if (from) check_access_allow(from);
   if (from && check_memory_contains(from)) check_access(from, copy->bytes, false, false);
@@ -294,7 +301,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
   op->start = run_copy;
   op->issued = note_copy;
   check_op_issue(op);
-  check_pinned_guard(false);
+  check_pinned_guard();
   if (is_blocking) check_wait_op(op, "cudaMemcpyAsync to pageable memory");
   else check_step_some();
   return cudaSuccess;

@@ -22,7 +22,6 @@ static Policy policy;
 static int n_queues, n_slots, n_asks; /* n_asks: calls that only asked, one after the other, while nothing moved */
 static uint32_t asked_at;             /* the world's progress then */
 static int priority[MAX_LANES];
-static bool memory_is_open;
 
 /* ---- clocks ---- */
 
@@ -41,7 +40,7 @@ bool check_host_knows(const Op *op) {
 
 void check_host_joins(const Op *op) {
   if (op) check_clock_join(&host_clock, &op->clock);
-  if (!memory_is_open) check_pinned_guard(false);
+  if (!check_memory_is_open()) check_pinned_guard();
 }
 
 /* ---- lanes ---- */
@@ -102,12 +101,11 @@ static bool is_ready(const Op *op) {
   return has_started_before(op);
 }
 
-/* Memory is opened at the first op that runs, for all that run in a row. */
-static void open_memory(bool open) {
-  if (open == memory_is_open) return;
-  check_memory_open(open);
-  check_pinned_guard(open);
-  memory_is_open = open;
+/* An op that uses memory opens it, for all that run in a row. */
+static void close_memory(void) {
+  if (!check_memory_is_open()) return;
+  check_memory_open(false);
+  check_pinned_guard();
 }
 
 /* The host's clock, which all ranks share; a microsecond at least from one op of a rank to the next. */
@@ -143,9 +141,11 @@ static bool advance(Lane *lane) {
   if (!op || (!op->started && !is_ready(op))) return false;
   bool starts = !op->started;
   if (starts) start(lane, op);
-  if (op->start || op->poll) open_memory(true);
   check_access_begin(op);
-  if (starts && op->start) op->start(op);
+  if (starts && op->start) {
+    check_memory_open(true);
+    op->start(op);
+  }
   bool ends = !op->poll || op->poll(op);
   check_access_end();
   if (ends) complete(lane, op);
@@ -178,7 +178,7 @@ static void step_by_policy(void) {
     while (check_random(3) && step()) {
     }
   }
-  open_memory(false);
+  close_memory();
 }
 
 static void resume(void) {
@@ -206,7 +206,7 @@ void check_step_for_query(const char *format, ...) {
   step_by_policy();
   bool moved = check_random(4) == 0 && step();
   while (before > ASKS_UNTIL_WAIT && step()) moved = true;
-  open_memory(false);
+  close_memory();
   asked_at = seen;
   n_asks = before + 1;
   if (moved) resume();
@@ -232,14 +232,14 @@ void check_run_until(bool (*is_done)(const void *), const void *argument, const 
     if (step()) {
       resume();
     } else if (!is_done(argument)) {
-      open_memory(false);
+      close_memory();
       if (wait_for_host_function()) continue;
       if (!check_hooks.stall) check_fatal("hang", "%s never ends", waiting);
       check_hooks.stall(seen, waiting, false);
     }
   }
   resume();
-  open_memory(false);
+  close_memory();
 }
 
 static bool is_op_done(const void *op) { return !op || ((const Op *)op)->done; }

@@ -40,6 +40,8 @@ void check_memory_open(bool open) {
   region_is_open = open;
 }
 
+bool check_memory_is_open(void) { return region_is_open; }
+
 bool check_memory_contains(const void *address) {
   return check_region && (size_t)((const char *)address - check_region) < REGION_BYTES;
 }

@@ -104,7 +104,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (lane->last && !lane->last->done) return cudaErrorNotReady;
   check_query_succeeds();
   check_host_joins(lane->last);
-  check_pinned_guard(false);
+  check_pinned_guard();
   return cudaSuccess;
 }
 
@@ -207,7 +207,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->record && !event->record->done) return cudaErrorNotReady;
   check_query_succeeds();
   check_host_joins(event->record);
-  check_pinned_guard(false); /* what the copies before it used is the host's again */
+  check_pinned_guard(); /* what the copies before it used is the host's again */
   return cudaSuccess;
 }
 

@@ -46,6 +46,7 @@ static void send_chunk(Transfer *t, Box *box) {
   if (t->done_bytes == 0) compare(&box->send, &box->receive);
   size_t left = t->bytes - t->done_bytes;
   box->chunk_bytes = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+  check_memory_open(true);
   memcpy(box->data, t->buffer + t->done_bytes, box->chunk_bytes);
   t->done_bytes += box->chunk_bytes;
   if (t->done_bytes == t->bytes) t->state = DONE;
@@ -56,6 +57,7 @@ static void send_chunk(Transfer *t, Box *box) {
 /* The receive's end clears the box, `send.posted` last. */
 static void receive_chunk(Transfer *t, Box *box, Op *op) {
   size_t room = t->bytes > t->done_bytes ? t->bytes - t->done_bytes : 0, all = box->send.bytes;
+  check_memory_open(true);
   memcpy(t->buffer + t->done_bytes, box->data, box->chunk_bytes < room ? box->chunk_bytes : room);
   t->done_bytes += box->chunk_bytes;
   if (t->done_bytes == all) {
