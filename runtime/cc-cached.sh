@@ -17,11 +17,12 @@ case $source in
   ;;
 *)
   compile() { "$@" "-ffile-prefix-map=$PWD=." -c -o "$object.$$" "$source" && mv -f "$object.$$" "$object"; }
-  preprocess() { "$@" -E -o "$object.$$.i" "$source"; }
+  # With -g the compiler adds a line that names the present folder, which objects don't depend on.
+  preprocess() { "$@" -E -o "$object.$$.all" "$source" && sed '2{/^# 1 ".*\/\/"$/d;}' "$object.$$.all" >"$object.$$.i"; }
   ;;
 esac
 
-trap 'rm -f "$object.$$" "$object.$$.i"' EXIT
+trap 'rm -f "$object.$$" "$object.$$.i" "$object.$$.all"' EXIT
 trap 'exit 130' INT TERM HUP
 if [ -z "${OBJECT_CACHE+set}" ]; then
   OBJECT_CACHE=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}

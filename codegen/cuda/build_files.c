@@ -77,7 +77,7 @@ static const char makefile_rules[] =
     "CHECK_FROM := runtime/check\n"
     "CHECK_TO   := check\n"
     "include runtime/check/build.mk\n"
-    "$(eval $(call check_kernels,kernels.host.so,kernels.cu,-I. -Wno-unknown-pragmas))\n"
+    "$(eval $(call check_kernels,kernels.host.so,kernels.cu,-I. -Wno-unknown-pragmas $(WARN)))\n"
     "kernels.host.so: $(DEVICE)\n"
     "check: all $(CHECK_LIBS) kernels.host.so\n"
     "\n"

@@ -46,6 +46,6 @@ define check_kernels
 $(1): $(2) $(CHECK_FROM)/kernels_host.h
 	@mkdir -p $$(@D)
 	@{ echo '#include "$(notdir $(2))"'; $$(CHECK_TABLE) $$<; } >$(1:.so=.cpp)
-	$$(CHECK_SAY)$$(CXX) $$(CHECK_CXX) -isystem $$(CUDA)/include -include $$(CHECK_FROM)/kernels_host.h \
-	  -I$(dir $(2)) $(3) -c $(1:.so=.cpp) -o $(1:.so=.o) && $$(CXX) -shared $(1:.so=.o) -o $$@.new && mv $$@.new $$@
+	$$(CHECK_SAY)sh $$(CHECK_FROM)/../cc-cached.sh $(1:.so=.o) $(1:.so=.cpp) $$(CXX) $$(CHECK_CXX) -isystem $$(CUDA)/include \
+	  -include $$(CHECK_FROM)/kernels_host.h -I$(dir $(2)) $(3) && $$(CXX) -shared $(1:.so=.o) -o $$@.new && mv $$@.new $$@
 endef
