@@ -12,12 +12,12 @@
   KERNEL(256) name(const type *table, const int32_t *index, type *out, pp_fault *fault) {                     \
     pp_gather<type, n, row, rows>(table, index, out, fault, 3, 1);                                            \
   }
-#define SCATTER(name, type, suffix, n, row, rows)                                                             \
-  KERNEL(256) name(const type *dy, const int32_t *index, type *out, int accumulate, pp_fault *fault) {        \
-    pp_scatter_add<type, type, n, row, rows>(dy, index, out, accumulate, fault, 3, 1);                        \
+#define SCATTER(name, type, suffix, from, from_suffix, n, row, rows)                                          \
+  KERNEL(256) name(const from *dy, const int32_t *index, type *out, int accumulate, pp_fault *fault) {        \
+    pp_scatter_add<type, from, n, row, rows>(dy, index, out, accumulate, fault, 3, 1);                        \
   }
-#define ACCUMULATE(name, type, suffix, n)                                                                     \
-  KERNEL(256) name(const type *x, type *acc, int accumulate) { pp_accumulate<type, type, n>(x, acc, accumulate); }
+#define ACCUMULATE(name, type, suffix, from, from_suffix, n)                                                  \
+  KERNEL(256) name(const from *x, type *acc, int accumulate) { pp_accumulate<type, from, n>(x, acc, accumulate); }
 #define ATTENTION(name, real, suffix, ...)                                                                    \
   ATTENTION_KERNEL(real)                                                                                      \
   name(const real *q, const real *k, const real *v, real *out, pp_wide<real>::type *lse, double scale) {      \

@@ -101,6 +101,17 @@ VALUES(double, f64, next())
 VALUES(int32_t, i32, next_bits())
 VALUES(pp_bf16, bf16, pp_bf16_from_f32((float)next()))
 
+/* What the CPU's functions add: bf16 are f32 there. */
+#define ADDED(type, suffix, from, from_suffix, convert)                 \
+  static type *added_##suffix##_##from_suffix(const from *x, int64_t n) { \
+    type *y = room((size_t)n, sizeof *y);                               \
+    for (int64_t i = 0; i < n; i++) y[i] = convert(x[i]);               \
+    return y;                                                           \
+  }
+ADDED(float, f32, float, f32, )
+ADDED(double, f64, double, f64, )
+ADDED(float, f32, pp_bf16, bf16, pp_f32_from_bf16)
+
 static int32_t *indices(int64_t n, int64_t rows) {
   int32_t *x = room((size_t)n, sizeof *x);
   for (int64_t i = 0; i < n; i++) x[i] = (int32_t)(next_bits() % (uint64_t)rows * (next_bits() % 3 ? 1 : 0));
@@ -138,16 +149,18 @@ static void check_fault(const pp_fault *fault, const int32_t *index, int bad, in
     free(table), free(out), free(expected), free(index), free(good);                                          \
   }
 
-#define SCATTER(name, type, suffix, n, row, rows)                                                             \
+#define SCATTER(name, type, suffix, from, from_suffix, n, row, rows)                                          \
   static void test_##name(int accumulate, int bad) {                                                          \
-    type *dy = values_##suffix((n) * (row)), *out = values_##suffix((rows) * (row)), *expected = room((rows) * (row), sizeof *out); \
+    from *dy = values_##from_suffix((n) * (row));                                                             \
+    type *added = added_##suffix##_##from_suffix(dy, (n) * (row));                                            \
+    type *out = values_##suffix((rows) * (row)), *expected = room((rows) * (row), sizeof *out);               \
     int32_t *index = indices(n, rows);                                                                        \
     pp_fault fault = {0};                                                                                     \
     memcpy(expected, out, (rows) * (row) * sizeof *out);                                                      \
     int64_t before = bad < 0 ? (n) : bad;                                                                     \
-    pp_scatter_add_##suffix(before, row, rows, dy, index, expected, accumulate);                              \
+    pp_scatter_add_##suffix(before, row, rows, added, index, expected, accumulate);                              \
     if (bad >= 0) {                                                                                           \
-      pp_scatter_add_##suffix((n) - bad - 1, row, rows, dy + (bad + 1) * (row), index + bad + 1, expected, 1); \
+      pp_scatter_add_##suffix((n) - bad - 1, row, rows, added + (bad + 1) * (row), index + bad + 1, expected, 1); \
       index[bad] = (rows) + 7;                                                                                \
     }                                                                                                         \
     void *a = device(dy, (n) * (row) * sizeof *dy), *b = device(index, (n) * sizeof *index);                  \
@@ -156,19 +169,20 @@ static void check_fault(const pp_fault *fault, const int32_t *index, int bad, in
     come_back();                                                                                              \
     same(out, expected, (rows) * (row) * sizeof *out, #name, "rows");                                         \
     check_fault(&fault, index, bad, rows, #name);                                                             \
-    free(dy), free(out), free(expected), free(index);                                                         \
+    free(dy), free(added), free(out), free(expected), free(index);                                                         \
   }
 
-#define ACCUMULATE(name, type, suffix, n)                                                                     \
+#define ACCUMULATE(name, type, suffix, from, from_suffix, n)                                                  \
   static void test_##name(int accumulate) {                                                                   \
-    type *x = values_##suffix(n), *acc = values_##suffix(n), *expected = room(n, sizeof *x);                  \
-    memcpy(expected, acc, (n) * sizeof *x);                                                                   \
-    pp_accumulate_##suffix(n, x, expected, accumulate);                                                       \
-    void *a = device(x, (n) * sizeof *x), *b = device(acc, (n) * sizeof *x);                                  \
-    launch(#name, pp_accumulate_geometry(n, sizeof *x), (void *[]){&a, &b, &accumulate});                     \
+    from *x = values_##from_suffix(n);                                                                        \
+    type *added = added_##suffix##_##from_suffix(x, n), *acc = values_##suffix(n), *expected = room(n, sizeof *acc); \
+    memcpy(expected, acc, (n) * sizeof *acc);                                                                 \
+    pp_accumulate_##suffix(n, added, expected, accumulate);                                                   \
+    void *a = device(x, (n) * sizeof *x), *b = device(acc, (n) * sizeof *acc);                                \
+    launch(#name, pp_accumulate_geometry(n, sizeof *acc), (void *[]){&a, &b, &accumulate});                     \
     come_back();                                                                                              \
-    same(acc, expected, (n) * sizeof *x, #name, accumulate ? "sum" : "copy");                                 \
-    free(x), free(acc), free(expected);                                                                       \
+    same(acc, expected, (n) * sizeof *acc, #name, accumulate ? "sum" : "copy");                                 \
+    free(x), free(added), free(acc), free(expected);                                                                       \
   }
 
 /* --- attention ------------------------------------------------------------------------------------------------------------ */
