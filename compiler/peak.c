@@ -157,11 +157,11 @@ static void report_rank(Peak *p, const int64_t *bytes, int64_t limit) {
   diag_error(p->diag, action_line(p, action),
              "rank %d needs %s bytes, --memory allows %s: it is fullest in %s, with %s bytes in use", p->rank->rank,
              grouped(p, needed_bytes(p, bytes)), grouped(p, limit), action_text(p, action), grouped(p, live[action]));
+  if (p->t->scratch_bytes)
+    diag_note(p->diag, action_line(p, action), "%s bytes of it: what products may use (--products-workspace), and partial sums take",
+              grouped(p, p->t->scratch_bytes * tasks_streams(p->rank)));
   find_held(p, items);
   note_held(p);
-  if (p->t->scratch_bytes)
-    diag_note(p->diag, action_line(p, action), "%s bytes of it: what the library of products and partial sums take",
-              grouped(p, p->t->scratch_bytes * tasks_streams(p->rank)));
 }
 
 bool memory_check_limit(Ir *ir, int64_t limit) {

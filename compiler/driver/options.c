@@ -26,6 +26,7 @@ typedef enum {
   KIND_THREADS,
   KIND_REAL,       /* from 0 */
   KIND_BYTES,      /* from 1, with a unit or without */
+  KIND_ANY_BYTES,  /* from 0 */
   KIND_DEFINE,
   KIND_DATA,
   KIND_DTYPE,
@@ -85,7 +86,7 @@ static const Row table[] = {
     {"--target", "cpu|cuda", 0, MODEL, KIND_TARGET, MODEL_ONLY, NO_FIELD, "what the programs run on (cpu)"},
     {"--arch", "LIST", 0, COMPILE | RUN, KIND_ARCH, CUDA_ONLY, NO_FIELD, "for --target=cuda: what device code is built for, like 90 or 80,90\n"
                                                                         "(80,90,100 as far as nvcc knows them, and PTX of the newest)"},
-    {"--products-workspace", "BYTES", 0, CHECK | COMPILE | RUN, KIND_BYTES, CUDA_ONLY, AT(compile.products_workspace),
+    {"--products-workspace", "BYTES", 0, CHECK | COMPILE | RUN, KIND_ANY_BYTES, CUDA_ONLY, AT(compile.products_workspace),
      "for --target=cuda: what the library of matrix products may use (4MiB)"},
     {"--no-epilogues", NULL, 0, MODEL, KIND_FLAG, CUDA_ONLY, AT(compile.no_epilogues),
      "for --target=cuda: kernels add biases and make gelu, not the library of\nmatrix products"},
@@ -298,10 +299,10 @@ static uint64_t unit_bytes(const char *unit) {
   return bytes;
 }
 
-static int set_bytes(Parser *p, const Row *row, const char *value) {
+static int set_bytes(Parser *p, const Row *row, const char *value, uint64_t least) {
   size_t digits = strspn(value, "0123456789");
   uint64_t number, unit = unit_bytes(value + digits);
-  if (unit && parse_u64(arena_strndup(p->arena, value, digits), INT64_MAX / unit, &number) && number > 0) {
+  if (unit && parse_u64(arena_strndup(p->arena, value, digits), INT64_MAX / unit, &number) && number >= least) {
     *(int64_t *)field_of(p, row) = (int64_t)(number * unit);
     return STATUS_FINE;
   }
@@ -452,7 +453,8 @@ static int set_value(Parser *p, const Row *row, const char *value) {
   case KIND_SEED: return set_seed(p, row, value);
   case KIND_THREADS: return set_threads(p, row, value);
   case KIND_REAL: return check_real(p, row, value);
-  case KIND_BYTES: return set_bytes(p, row, value);
+  case KIND_BYTES: return set_bytes(p, row, value, 1);
+  case KIND_ANY_BYTES: return set_bytes(p, row, value, 0);
   case KIND_DEFINE: return set_define(p, value);
   case KIND_DATA: return set_data(p, value);
   case KIND_DTYPE: return set_dtype(p, value);

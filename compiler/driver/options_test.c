@@ -59,6 +59,7 @@ static void try_values(void) {
   result(accepted("compile m.pp -o d --target=cuda --arch=80,sm_90a --products-workspace=1MiB") && options.compile.target == PP_TARGET_CUDA &&
              strcmp(options.compile.arch, "80 90a") == 0 && options.compile.products_workspace == 1 << 20,
          "--target=cuda and what it takes");
+  result(accepted("check m.pp --target=cuda --products-workspace=0") && options.compile.products_workspace == 0, "no workspace");
   result(accepted("compile m.pp -o d --target=cuda") && !options.compile.arch && options.compile.products_workspace == -1, "what it takes may be left out");
   result(accepted("dump --irdl") && options.irdl, "dump --irdl needs no model");
 }

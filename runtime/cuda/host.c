@@ -306,16 +306,10 @@ const pp_transport pp_transport_host = {
 
 /* --- the choice ------------------------------------------------------------------------------------------------- */
 
-static int share_gpus(const pp_rank *rank) {
-  for (int a = 0; a < rank->program->n_ranks; a++)
-    for (int b = 0; b < a; b++)
-      if (rank->slots[a].gpu == rank->slots[b].gpu) return 1;
-  return 0;
-}
-
 /* Which GPUs ranks have is known when they have met. */
 static pp_status choose(pp_rank *rank) {
-  rank->transport = share_gpus(rank) ? &pp_transport_host : &pp_transport_nccl;
+  int a, b;
+  rank->transport = pp_gpus_shared(rank, &a, &b) ? &pp_transport_host : &pp_transport_nccl;
   return rank->transport->start(rank);
 }
 

@@ -61,12 +61,22 @@ static pp_status share_id(pp_rank *rank, ncclUniqueId *id) {
   return rank->transport->barrier(rank);
 }
 
+/* Rank 0 says it for all; the others wait for it. What makes NCCL allow it is the environment's. */
+static pp_status refuse_shared(pp_rank *rank) {
+  int a, b;
+  if (rank->program->rank != 0 || getenv("NCCL_HOSTID") || getenv("NCCL_MULTI_RANK_GPU_ENABLE")) return PP_OK;
+  if (!pp_gpus_shared(rank, &a, &b)) return PP_OK;
+  return pp_fail(rank, PP_EXIT_INPUT, "ranks %d and %d have one GPU, which NCCL refuses: --transport=host or auto, a GPU for each, or each rank "
+                 "an NCCL_HOSTID of its own", a, b);
+}
+
 static pp_status create_communicator(pp_rank *rank) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclComm_t communicator = NULL;
   ncclUniqueId id;
   config.blocking = 0;
   config.commName = "world";
+  PP_TRY(refuse_shared(rank));
   PP_TRY(share_id(rank, &id));
   pp_limit(rank, rank->options->start_timeout_s, "--start-timeout", "all ranks to make the communicator");
   ncclResult_t result = ncclCommInitRankConfig(&communicator, rank->program->n_ranks, id, rank->program->rank, &config);

@@ -53,6 +53,17 @@ static pp_status create_tables(pp_rank *rank) {
   return fine ? PP_OK : pp_fail(rank, PP_EXIT_FAILED, "out of memory");
 }
 
+int pp_gpus_shared(const pp_rank *rank, int *out_a, int *out_b) {
+  for (int b = 1; b < rank->program->n_ranks; b++) {
+    for (int a = 0; a < b; a++) {
+      *out_a = a;
+      *out_b = b;
+      if (rank->slots[a].gpu == rank->slots[b].gpu) return 1;
+    }
+  }
+  return 0;
+}
+
 int pp_transfers_is_post(const pp_op *op) { return op->op == PP_POST_SEND || op->op == PP_POST_RECEIVE; }
 
 static void find_posts(pp_rank *rank) {

@@ -19,6 +19,9 @@ void pp_transfers_progress(pp_rank *rank); /* what has been enqueued moves by it
 
 int pp_transfers_is_post(const pp_op *op);
 
+/* Whether two ranks have the same GPU, and the first two that do: known when all have met. */
+int pp_gpus_shared(const pp_rank *rank, int *out_a, int *out_b);
+
 /* Tells the watchdog where the device is: at the first transfer that is not complete. */
 pp_status pp_transfers_look(pp_rank *rank);
 

@@ -239,6 +239,8 @@ def host(folder, seeds):
         same_as_cpu(folder, 4, seed, ["--steps=7", "--json", "--log-every=3"], over)
     job = run(folder, "chain", 2, ["--steps=1", "--json"], PPC_CHECK_DEVICES=1)
     check(job.status == 0 and '"transport":"host"' in job.out, "ranks that share a GPU", job.out, job.err)
+    told(folder, 2, ["--steps=1", "--transport=nccl"], [r"rank 0: ranks 0 and 1 have one GPU, which NCCL refuses: --transport=host or auto"], 1, PPC_CHECK_DEVICES=1)
+    told(folder, 2, ["--steps=1", "--transport=nccl"], [], 0, PPC_CHECK_DEVICES=1, NCCL_HOSTID="one")
     check('"transport":"nccl"' in run(folder, "chain", 2, ["--steps=1", "--json"], PPC_CHECK_DEVICES=2).out, "ranks with a GPU each")
     job = told(folder, 2, ["--steps=1", over], [], 0)
     check(re.match(r"transfers go through the host's memory, of which \d+ bytes are pinned\n", job.out), job.out)
