@@ -22,7 +22,7 @@
 
 #include "world.h"
 
-enum { ASKS = 20, GRACE_S = 3, NAP_NS = 1000000 };
+enum { ASKS = 20, GRACE_S = 3, NAP_NS = 1000000, REPORT_NAPS = 5000 };
 enum { ABSENT, ALIVE, FINISHED, FAILED };
 
 typedef struct Member {
@@ -37,7 +37,7 @@ typedef struct Member {
 
 typedef struct World {
   _Atomic uint32_t progress, n_sleepers;
-  _Atomic bool lock, is_reported;
+  _Atomic bool lock, is_reported, has_reported; /* a hang: by whom is settled; all of it is told */
   _Atomic int n_comms, n_boxes;
   Member members[MAX_RANKS];
   SharedComm comms[MAX_COMMS];
@@ -130,10 +130,13 @@ static void report_member(int r) {
 }
 
 static void report_hang(void) {
-  if (atomic_exchange(&world->is_reported, true)) _exit(CHECK_EXIT);
-  for (int r = 0; r < n_world; r++) report_member(r);
-  for (int r = 0; r < n_world; r++)
+  struct timespec moment = {0, NAP_NS};
+  bool is_first = !atomic_exchange(&world->is_reported, true);
+  for (int r = 0; is_first && r < n_world; r++) report_member(r);
+  for (int r = 0; is_first && r < n_world; r++)
     if (print_cycle(r)) break;
+  if (is_first) world->has_reported = true;
+  for (int i = 0; !world->has_reported && i < REPORT_NAPS; i++) nanosleep(&moment, NULL); /* who leaves is one that died */
   _exit(CHECK_EXIT);
 }
 
