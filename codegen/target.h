@@ -33,6 +33,8 @@ struct EmitTarget {
   bool names_lives;            /* lifetimes are in all builds, for tools; else in checking builds */
   /* What statements and kernels both need to know of the plan; may be null. */
   const void *(*prepare)(Arena *arena, const Plan *plan);
+  /* Lines before a task's first statement; may be null. */
+  void (*begin_task)(EmitTask *b);
   /* One call, to b->out, without a line break at its end; nothing: another statement's call does it, too. */
   void (*statement)(EmitTask *b, const PlanStatement *s);
   void (*kernels)(Arena *arena, const Plan *plan, const void *prepared, EmitFiles *files);

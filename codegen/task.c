@@ -290,6 +290,7 @@ static void emit_task(Arena *arena, const Plan *plan, const PlanStage *stage, co
   emit_pointers(&b);
   if (out->length == before) str_puts(out, "  (void)c; /* nothing to do */\n");
   else str_putc(out, '\n');
+  if (target->begin_task) target->begin_task(&b);
   for (int i = 0; i < task->n_statements; i++)
     if (!emit_does_nothing(task, &task->statements[i])) emit_statement(&b, &task->statements[i]);
   str_puts(out, "}\n");

@@ -39,6 +39,7 @@ int cuda_calls_place(const CudaCalls *calls, const PlanStatement *s);
 void emit_tables_cuda(Arena *arena, const CudaCalls *calls, EmitFiles *files);
 
 /* statement.c */
+void emit_cuda_begin_task(EmitTask *b);
 void emit_cuda_statement(EmitTask *b, const PlanStatement *s);
 
 #endif

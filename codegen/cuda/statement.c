@@ -124,6 +124,16 @@ static void emit_data(EmitTask *b, const PlanStatement *s) {
   str_printf(b->out, "pp_device_data(c, %d, %s);", s->index, b->names[s->out[0]]);
 }
 
+static bool is_product(const PlanStatement *s) { return s->op == PLAN_OP_MATMUL || s->op == PLAN_OP_MATMUL_ACCUMULATE; }
+
+/* A step that is skipped leaves guarded kernels out, and not products, which then read what nothing has written. */
+void emit_cuda_begin_task(EmitTask *b) {
+  bool has_product = false;
+  for (int i = 0; i < b->task->n_statements; i++) has_product |= is_product(&b->task->statements[i]);
+  if (b->task->kind != PP_UPDATE || !has_product || b->task->workspace_bytes == 0) return;
+  str_printf(b->out, "  pp_device_clear(c, workspace, %lld); /* for the products of a step that is skipped */\n", (long long)b->task->workspace_bytes);
+}
+
 void emit_cuda_statement(EmitTask *b, const PlanStatement *s) {
   const CudaGroup *group = cuda_calls_group(b->prepared, b->task, s);
   if (group) {

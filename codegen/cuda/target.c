@@ -51,6 +51,7 @@ const EmitTarget emit_target_cuda = {
     .main_starts = "",
     .names_lives = true,
     .prepare = prepare,
+    .begin_task = emit_cuda_begin_task,
     .statement = emit_cuda_statement,
     .kernels = emit_kernels,
     .program = emit_members,

@@ -39,6 +39,7 @@ void pp_product_bias(const pp_call *call, int product, const void *a, const void
 /* `sum`: null for PP_EPILOGUE_GELU. */
 void pp_product_gelu(const pp_call *call, int product, const void *a, const void *b, const void *bias, void *c, void *sum);
 void pp_device_copy(const pp_call *call, void *to, const void *from, int64_t size_bytes);
+void pp_device_clear(const pp_call *call, void *at, int64_t size_bytes);
 /* Sample data of this step's microbatch, as pp_data_read, from pinned memory. */
 void pp_device_data(const pp_call *call, int data, void *to);
 

@@ -79,6 +79,11 @@ void pp_device_copy(const pp_call *call, void *to, const void *from, int64_t siz
   PP_CUDA_DO(call->rank, cudaMemcpyAsync(to, from, (size_t)size_bytes, cudaMemcpyDeviceToDevice, cuda->compute[cuda->current]));
 }
 
+void pp_device_clear(const pp_call *call, void *at, int64_t size_bytes) {
+  struct pp_cuda *cuda = call->rank->cuda;
+  PP_CUDA_DO(call->rank, cudaMemsetAsync(at, 0, (size_t)size_bytes, cuda->compute[cuda->current]));
+}
+
 /* --- places on the device ---------------------------------------------------------------------------- */
 
 const double *pp_device_control(const pp_call *call) { return pp_address(call->rank, call->rank->program->control); }
