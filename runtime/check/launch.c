@@ -9,7 +9,7 @@
 
 #include "core.h"
 
-enum { MAX_ARGUMENTS = 128, ARGUMENT_BYTES = 32764, MAX_PATH = 1024, FATBIN_MAGIC_BYTES = 4 };
+enum { MAX_ARGUMENTS = 512, ARGUMENT_BYTES = 32764, MAX_PATH = 1024, FATBIN_MAGIC_BYTES = 4 };
 
 struct CUlib_st {
   CheckObject object;

@@ -94,7 +94,8 @@ static void finish(void) {
 bool world_has_died(int rank) {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
   if (rank == check_rank() || world->members[rank].state != ALIVE) return false;
-  return fcntl(world_file, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+  /* It may have finished since: it says so before its lock goes. */
+  return fcntl(world_file, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK && world->members[rank].state == ALIVE;
 }
 
 /* ---- hangs ---- */
