@@ -60,7 +60,7 @@ static const char launch_starts[] =
     "[ -x \"$here/rank_0\" ] || { echo \"launch.sh: $here/rank_0 is not built: run make first\" >&2; exit 1; }\n"
     "PPC_JOB=launch-$$-$(date +%s)\n"
     "PPC_SAME_OPTIONS=1 # rank 0 tells what is wrong with them\n"
-    "export PPC_RANKS PPC_JOB PPC_SAME_OPTIONS\n"
+    "export PPC_RANKS PPC_JOB PPC_PLAN PPC_SAME_OPTIONS\n"
     "\n"
     "# Ranks in the background ignore Ctrl-C: they are told otherwise.\n"
     "pids= status=0\n"
@@ -98,7 +98,7 @@ static void emit_launch(Arena *arena, const Plan *plan, const char *setup, const
   emit_comment(&out, plan->model);
   str_printf(&out, " on this host. Emitted by ppc.\n%s#   mpiexec", launch_head);
   emit_mpiexec_line(&out, plan->n_ranks);
-  str_printf(&out, "\nPPC_RANKS=%d\nhere=$(cd \"$(dirname \"$0\")\" && pwd)\n%s%s  %s%s", plan->n_ranks, setup, launch_starts,
+  str_printf(&out, "\nPPC_RANKS=%d PPC_PLAN=%016llx\nhere=$(cd \"$(dirname \"$0\")\" && pwd)\n%s%s  %s%s", plan->n_ranks, (unsigned long long)plan->hash, setup, launch_starts,
              variables, launch_waits);
   add_executable(arena, files, "launch.sh", &out);
 }

@@ -150,7 +150,18 @@ static int accept(pp_job *out_launch, const Search *s, const char *job, const Fa
   return 1;
 }
 
+/* launch.sh names the plan that it was emitted with; a program may have been built before. */
+static int check_plan(const Search *s) {
+  const char *plan = get(s, "PPC_PLAN");
+  char own[17];
+  snprintf(own, sizeof own, "%016llx", (unsigned long long)s->program->plan_hash);
+  if (!plan || strcmp(plan, own) == 0) return 1;
+  snprintf(s->text, s->text_bytes, "rank_%d was built from another plan than launch.sh: run make", s->program->rank);
+  return 0;
+}
+
 static int accept_own(pp_job *out_launch, const Search *s, const char *job) {
+  if (!check_plan(s)) return 0;
   int rank, found = read_family(s, &own_family, &rank);
   if (found < 0) return 0;
   if (!found) {

@@ -164,6 +164,7 @@ typedef struct {
   int real;                           /* pp_dtype of the model */
   /* of CUDA programs; empty in others. Beside the executable lies the file of kernels. */
   const char *fatbin;                 /* "kernels.fatbin" */
+  const char *kernels_mark;           /* a kernel in it that no other program's has; may be null */
   const struct pp_kernel *kernels;    int n_kernels;
   const struct pp_product *products;  int n_products;
   const char *const *places;          int n_places;         /* of checked indices: "wte (gpt2.pp:12)" */

@@ -74,7 +74,8 @@ static void print_includes(Arena *arena, Str *out, const Functions *functions) {
   }
 }
 
-static void emit_source(Arena *arena, const Functions *functions, EmitFiles *files) {
+/* A name that only this text has: programs look for it among the kernels that they load. */
+static const char *emit_source(Arena *arena, const Functions *functions, EmitFiles *files) {
   Str out = {0};
   str_puts(&out, "/* What runs on the device: every kernel once, with the geometry of kernels_launch.c. Values are rounded to\n"
                  " * their type, nothing is contracted (-fmad=false), sums have 16 fixed lanes: the bits of the CPU's kernels. */\n"
@@ -82,7 +83,10 @@ static void emit_source(Arena *arena, const Functions *functions, EmitFiles *fil
                  "#include \"runtime/kernels/cuda/random.cuh\"\n#include \"runtime/kernels/cuda/reduce.cuh\"\n");
   print_includes(arena, &out, functions);
   for (int i = 0; i < functions->n; i++) print_function(&out, functions->at[i]);
+  const char *mark = arena_printf(arena, "kernels_%016llx", (unsigned long long)str_hash(str_text(&out), out.length));
+  str_printf(&out, "\n/* Programs look for it: whether these are their kernels. */\nextern \"C\" __global__ void %s() {}\n", mark);
   emit_add(arena, files, "kernels.cu", &out);
+  return mark;
 }
 
 /* --- kernels.h, kernels_launch.c ------------------------------------------------------------------------- */
@@ -139,7 +143,7 @@ static void print_launch(Str *out, const CudaKernel *k) {
   str_puts(out, "}\n");
 }
 
-static void emit_launches(Arena *arena, const Functions *functions, int n_kernels, const CudaKernel *kernels, EmitFiles *files) {
+static void emit_launches(Arena *arena, const Functions *functions, int n_kernels, const CudaKernel *kernels, const char *mark, EmitFiles *files) {
   Str out = {0};
   str_puts(&out, "/* How the kernels are launched: their geometries, and a function for each that hands over its arguments. */\n"
                  "#include \"kernels.h\"\n\nconst pp_kernel pp_kernels[] = {\n");
@@ -150,6 +154,7 @@ static void emit_launches(Arena *arena, const Functions *functions, int n_kernel
   }
   if (functions->n == 0) str_puts(&out, "  {0}\n");
   str_puts(&out, "};\nconst int pp_n_kernels = n_kernels;\n");
+  str_printf(&out, "const char pp_kernels_mark[] = \"%s\";\n", mark);
   for (int i = 0; i < n_kernels; i++) print_launch(&out, &kernels[i]);
   emit_add(arena, files, "kernels_launch.c", &out);
 }
@@ -158,7 +163,7 @@ void emit_kernels_cuda(Arena *arena, int n_kernels, const CudaKernel *kernels, E
   Functions functions = {0};
   Map names = {0};
   for (int i = 0; i < n_kernels; i++) add_function(arena, &functions, &names, &kernels[i]);
-  emit_source(arena, &functions, files);
+  const char *mark = emit_source(arena, &functions, files);
   emit_header(arena, &functions, n_kernels, kernels, files);
-  emit_launches(arena, &functions, n_kernels, kernels, files);
+  emit_launches(arena, &functions, n_kernels, kernels, mark, files);
 }

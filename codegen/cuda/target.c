@@ -35,7 +35,7 @@ static int64_t staged_bytes(const PlanTask *task) {
 static void emit_members(Str *out, const Plan *plan, const PlanRank *rank) {
   int64_t staging = 0;
   for (int i = 0; i < rank->n_actions; i++) staging += staged_bytes(&plan->tasks[rank->actions[i].task]);
-  str_printf(out, "  .fatbin = \"kernels.fatbin\",\n"
+  str_printf(out, "  .fatbin = \"kernels.fatbin\", .kernels_mark = pp_kernels_mark,\n"
                   "  .kernels = pp_kernels, .n_kernels = n_kernels,\n"
                   "  .products = pp_products, .n_products = n_products,\n"
                   "  .places = pp_places, .n_places = n_places,\n"

@@ -30,6 +30,7 @@ typedef struct pp_product {
 /* Emitted tables (kernels_launch.c), referred to by pp_program.kernels and .products. */
 extern const pp_kernel pp_kernels[];
 extern const int pp_n_kernels;
+extern const char pp_kernels_mark[];
 extern const pp_product pp_products[];
 extern const int pp_n_products;
 

@@ -11,6 +11,14 @@ enum { PLAIN_SHARED_BYTES = 48 << 10 }; /* more has to be asked for */
 
 /* --- loading ---------------------------------------------------------------------------------------- */
 
+/* Kernels of the same names may be those of an older model. */
+static pp_status check_mark(pp_rank *rank, const char *path) {
+  const char *mark = rank->program->kernels_mark;
+  cudaKernel_t found;
+  if (!mark || cudaLibraryGetKernel(&found, rank->cuda->library, mark) == cudaSuccess) return PP_OK;
+  return pp_fail(rank, PP_EXIT_INPUT, "%s: these are not the kernels of this program: run make (under the checking libraries: make check)", path);
+}
+
 /* The file beside the executable. */
 static pp_status load_library(pp_rank *rank) {
   char path[4096];
@@ -20,8 +28,11 @@ static pp_status load_library(pp_rank *rank) {
   if (n <= 0 || (size_t)n + strlen(name) >= sizeof path) return pp_fail(rank, PP_EXIT_FAILED, "the path of this program is too long");
   strcpy(path + n, name);
   if (access(path, R_OK) != 0) return pp_fail(rank, PP_EXIT_INPUT, "%s, the program's kernels, can't be read: run make", path);
-  PP_CUDA_TRY(rank, cudaLibraryLoadFromFile(&rank->cuda->library, path, NULL, NULL, 0, NULL, NULL, 0));
-  return PP_OK;
+  cudaError_t error = cudaLibraryLoadFromFile(&rank->cuda->library, path, NULL, NULL, 0, NULL, NULL, 0);
+  if (error == cudaErrorNoKernelImageForDevice)
+    return pp_fail(rank, PP_EXIT_INPUT, "%s has no kernels for device %d: name its architecture, make ARCH=…", path, rank->cuda->device);
+  if (error != cudaSuccess) return pp_fail(rank, PP_EXIT_INPUT, "%s can't be loaded: %s: run make again", path, pp_cuda_error(error));
+  return check_mark(rank, path);
 }
 
 static pp_status load_kernel(pp_rank *rank, int i) {
