@@ -64,13 +64,13 @@ static const char makefile_head[] =
 
 static const char makefile_rules[] =
     "define level_rule\n"
-    "$(BUILD)/%_v$(1).o: %.c $(HEADERS) Makefile\n"
+    "$(BUILD)/%_v$(1).o: %.c $(HEADERS) Makefile $(BUILD)/flags\n"
     "\t@mkdir -p $$(@D)\n"
     "\t$$(SAY)$$(CACHED) $$@ $$< $$(CC) $$(FLAGS) $$(LEVEL_$(1))\n"
     "endef\n"
     "$(foreach l,$(LEVELS),$(eval $(call level_rule,$(l))))\n"
     "\n"
-    "$(BUILD)/%.o: %.c $(HEADERS) Makefile\n"
+    "$(BUILD)/%.o: %.c $(HEADERS) Makefile $(BUILD)/flags\n"
     "\t@mkdir -p $(@D)\n"
     "\t$(SAY)$(CACHED) $@ $< $(CC) $(FLAGS)\n"
     "\n"
@@ -78,10 +78,17 @@ static const char makefile_rules[] =
     "\t@mkdir -p $(@D)\n"
     "\t$(SAY)$(CC) $(MODE) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)\n"
     "\n"
+    "# What was built with other flags is built again.\n"
+    "$(BUILD)/flags: BUILT = $(CC) $(CFLAGS) $(SOURCE) $(MODE)\n"
+    "$(BUILD)/flags: FORCE\n"
+    "\t@mkdir -p $(@D)\n"
+    "\t@echo '$(BUILT)' | cmp -s - $@ || echo '$(BUILT)' >$@\n"
+    "FORCE:\n"
+    "\n"
     "clean:\n"
     "\trm -rf obj obj-threads check threads $(PROGRAMS)\n"
     "\n"
-    ".PHONY: all clean\n";
+    ".PHONY: all clean FORCE\n";
 
 static void emit_threads_prerequisites(Str *out, const Plan *plan) {
   str_puts(out, "threads: $(BUILD)/threads.o");

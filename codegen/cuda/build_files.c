@@ -63,15 +63,23 @@ static const char makefile_rules[] =
     "\n"
     "all: kernels.fatbin\n"
     "\n"
-    "kernels.fatbin: kernels.cu $(DEVICE) Makefile\n"
+    "kernels.fatbin: kernels.cu $(DEVICE) Makefile $(BUILD)/arch\n"
     "\t$(SAY)INCLUDED=\"$(DEVICE)\" $(CACHED) $@ $< $(NVCC) $(NVCCFLAGS) $(CODE) -I. -fatbin\n"
     "\n"
-    "$(BUILD)/%.o: %.c $(HEADERS) Makefile\n"
+    "$(BUILD)/%.o: %.c $(HEADERS) Makefile $(BUILD)/flags\n"
     "\t@mkdir -p $(@D)\n"
     "\t$(SAY)$(CACHED) $@ $< $(CC) $(FLAGS)\n"
     "\n"
     "$(PROGRAMS):\n"
     "\t$(SAY)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBS)\n"
+    "\n"
+    "# What was built for other GPUs, or with other flags, is built again.\n"
+    "$(BUILD)/arch: BUILT = $(NVCC) $(NVCCFLAGS) $(CODE)\n"
+    "$(BUILD)/flags: BUILT = $(CC) $(CFLAGS) $(SOURCE) $(LDFLAGS)\n"
+    "$(BUILD)/arch $(BUILD)/flags: FORCE\n"
+    "\t@mkdir -p $(@D)\n"
+    "\t@echo '$(BUILT)' | cmp -s - $@ || echo '$(BUILT)' >$@\n"
+    "FORCE:\n"
     "\n"
     "# Libraries in place of those of CUDA, and the kernels for this CPU.\n"
     "CHECK_FROM := runtime/check\n"
@@ -91,7 +99,7 @@ static const char makefile_rules[] =
     "clean:\n"
     "\trm -rf obj check kernels.fatbin kernels.host.* $(PROGRAMS)\n"
     "\n"
-    ".PHONY: all check occupancy clean\n";
+    ".PHONY: all check occupancy clean FORCE\n";
 
 /* What the command line of ppc names, else those that nvcc knows. */
 static void emit_arch(Str *out, const Plan *plan) {
