@@ -211,10 +211,10 @@ static void make_attention_grad(Instance *x) {
   set_geometry(x, pp_attention_grad_q_geometry(q->dims[0] * q->dims[1], q->dims[2], q->dims[3], bytes));
   *before = x->kernel;
   before->name = arena_printf(x->arena, "%s_q", x->kernel.name);
-  before->body = arena_printf(x->arena, "  (void)dk, (void)dv;\n  pp_attention_grad_q<%s>(q, k, v, out, lse, dout, dq, %s);\n", shape, scale);
+  before->body = arena_printf(x->arena, "  pp_attention_grad_q<%s>(q, k, v, out, lse, dout, dq, %s);\n", shape, scale);
   set_geometry(x, pp_attention_grad_kv_geometry(k->dims[0] * k->dims[1], k->dims[2], k->dims[3], bytes));
   x->kernel.before = before;
-  x->kernel.body = arena_printf(x->arena, "  (void)dq;\n  pp_attention_grad_kv<%s>(q, k, v, out, lse, dout, dk, dv, %s);\n", shape, scale);
+  x->kernel.body = arena_printf(x->arena, "  pp_attention_grad_kv<%s>(q, k, v, out, lse, dout, dk, dv, %s);\n", shape, scale);
 }
 
 /* A guarded copy. */
@@ -292,10 +292,25 @@ static void add_instance(Arena *arena, CudaCalls *calls, const PlanTask *task, c
   str_free(&key);
 }
 
+/* Which input of the guarded variant is the control vector, wherever an update launches it; -1: not the same everywhere, or none. */
+static int control_of(const Plan *plan, int kernel) {
+  int control = -1, n = 0;
+  for (int t = 0; t < plan->n_tasks; t++)
+    for (int i = 0; i < plan->tasks[t].n_statements && is_update(&plan->tasks[t]); i++) {
+      const PlanStatement *s = &plan->tasks[t].statements[i];
+      if (s->op != PLAN_OP_KERNEL || s->kernel != kernel) continue;
+      int here = cuda_control_input(&plan->tasks[t], s);
+      if (n++ && here != control) return -1;
+      control = here;
+    }
+  return control;
+}
+
 static void add_fused(Arena *arena, CudaCalls *calls, const Plan *plan, const PlanTask *task, const PlanStatement *s) {
   int *number = &calls->fused[is_update(task)][s->kernel];
   if (*number) return;
-  add_kernel(arena, calls, cuda_fused_kernel(arena, plan, s->kernel, is_update(task)));
+  int control = is_update(task) ? control_of(plan, s->kernel) : -1;
+  add_kernel(arena, calls, cuda_fused_kernel(arena, plan, s->kernel, is_update(task), control));
   *number = calls->kernels.n;
 }
 

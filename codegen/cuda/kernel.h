@@ -14,11 +14,13 @@
  *                      {"scale_512", {2, 1, 1}, 256, 0}
  * Before these parameters there are, in this order, those that the launch finds by itself; kernels.c writes them:
  *   guarded   `const double *control`: a kernel of an update task; it begins with `if (control[PP_CONTROL_APPLY] == 0) return;`
+ *             Not so where one of its own parameters is the control vector: then that one is called `control`.
  *   random    `const pp_random_state *random, int microbatch`
- *   partial   `double *partial`: pp_device_scratch(c) */
+ *   partial   `double *partial`: pp_device_scratch(c)
+ * A kernel takes those of its own parameters that its body names. */
 typedef struct {
   const char *type; /* "const float *"; something that isn't a pointer is passed by value */
-  const char *name; /* none of c, control, random, microbatch, partial */
+  const char *name; /* none of c, random, microbatch, partial; control: see above */
   bool is_restrict; /* nothing else of the call overlaps it */
 } CudaParameter;
 
@@ -37,11 +39,16 @@ typedef struct CudaKernel {
   const struct CudaKernel *before; /* launched before it, by the same launch with the same parameters; may be null */
 } CudaKernel;
 
-/* kernel_body.c: the plan's kernel number `kernel` as device code; `guarded`: for statements of update tasks. */
-CudaKernel cuda_fused_kernel(Arena *arena, const Plan *plan, int kernel, bool guarded);
+/* kernel_body.c: the plan's kernel number `kernel` as device code; `guarded`: for statements of update tasks;
+ * `control`: which of its inputs is the control vector, -1: none. */
+CudaKernel cuda_fused_kernel(Arena *arena, const Plan *plan, int kernel, bool guarded, int control);
 
 /* kernels.c: kernels.cu, kernels.h and kernels_launch.c. A launch takes the call and the kernel's own parameters.
  * The name of a guarded variant is its maker's; stage_K.c takes it from the kernel. */
 void emit_kernels_cuda(Arena *arena, int n_kernels, const CudaKernel *kernels, EmitFiles *files);
+/* Whether the launch finds the control vector by itself. */
+bool cuda_kernel_finds_control(const CudaKernel *k);
+/* Whether the kernel itself, apart from those launched before it, takes parameter number i. */
+bool cuda_kernel_takes(const CudaKernel *k, int i);
 
 #endif

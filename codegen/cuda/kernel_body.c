@@ -454,8 +454,7 @@ static bool is_word(const char *name) {
   return false;
 }
 
-/* Those of the CPU's kernel, apart from words of C++ and of what launches find by themselves. */
-const char *const *device_parameter_names(Arena *arena, const PlanKernel *k) {
+const char *const *device_parameter_names(Arena *arena, const PlanKernel *k, int control) {
   int n = k->n_inputs + k->n_outputs;
   const char *const *given = kernel_parameter_names(arena, k);
   const char **names = arena_alloc_array(arena, (size_t)n, sizeof *names);
@@ -468,6 +467,7 @@ const char *const *device_parameter_names(Arena *arena, const PlanKernel *k) {
       for (int j = 0; j < n; j++) taken |= !strcmp(given[j], names[i]) || (j < i && !strcmp(names[j], names[i]));
     }
   }
+  if (control >= 0) names[control] = "control";
   return names;
 }
 
@@ -522,12 +522,12 @@ static bool is_wide(const Emit *e) {
   return most > INT32_MAX - 2 * CHUNK;
 }
 
-CudaKernel cuda_fused_kernel(Arena *arena, const Plan *plan, int number, bool guarded) {
+CudaKernel cuda_fused_kernel(Arena *arena, const Plan *plan, int number, bool guarded, int control) {
   const PlanKernel *k = &plan->kernels[number];
   size_t n_values = (size_t)(k->n_inputs + k->n_nodes);
   Device device = {.stage = arena_alloc_array(arena, n_values, sizeof(int)), .chunked = arena_alloc_array(arena, n_values, sizeof(bool)),
                    .partial = arena_alloc_array(arena, n_values, sizeof(int64_t))};
-  Emit e = {.arena = arena, .own = &device, .k = k, .names = device_parameter_names(arena, k)};
+  Emit e = {.arena = arena, .own = &device, .k = k, .names = device_parameter_names(arena, k, control)};
   e.buffered = arena_alloc_array(arena, n_values, sizeof *e.buffered);
   e.form = is_wide(&e) ? &device_form_wide : &device_form;
   kernel_count_reductions(&e);

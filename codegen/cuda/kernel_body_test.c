@@ -17,10 +17,16 @@ static void print_launch(Str *s, const CudaKernel *k, const char *control) {
   if (k->before) print_launch(s, k->before, control);
   str_printf(s, "    test_launch(%lld, %d, [=] { %s(", (long long)k->grid[0], k->block, k->name);
   const char *comma = "";
-  if (k->guarded) str_puts(s, control), comma = ", ";
+  if (cuda_kernel_finds_control(k)) str_puts(s, control), comma = ", ";
   if (k->random) str_printf(s, "%snullptr, 0", comma), comma = ", ";
   if (k->partial) str_printf(s, "%spartial", comma), comma = ", ";
-  for (int i = 0; i < k->n_parameters; i++, comma = ", ") str_printf(s, "%s(%s)a[%d]", comma, k->parameters[i].type, i);
+  for (int i = 0; i < k->n_parameters; i++) {
+    bool is_control = k->guarded && !strcmp(k->parameters[i].name, "control"), is_skip = !strcmp(control, "skip");
+    if (!cuda_kernel_takes(k, i)) continue;
+    if (is_control && is_skip) str_printf(s, "%sskip", comma);
+    else str_printf(s, "%s(%s)a[%d]", comma, k->parameters[i].type, i);
+    comma = ", ";
+  }
   str_puts(s, "); });\n");
 }
 
@@ -78,7 +84,7 @@ static Call *compile_kernels(Arena *arena, int n, const CudaKernel *kernels, con
 /* Kernels of in-place outputs are also tried as those of an update. */
 static void run_plan(Arena *arena, const Plan *plan, const char *what, const char *options) {
   CudaKernel *kernels = arena_alloc_array(arena, (size_t)plan->n_kernels, sizeof *kernels);
-  for (int i = 0; i < plan->n_kernels; i++) kernels[i] = cuda_fused_kernel(arena, plan, i, plan->kernels[i].n_in_place == 3);
+  for (int i = 0; i < plan->n_kernels; i++) kernels[i] = cuda_fused_kernel(arena, plan, i, plan->kernels[i].n_in_place == 3, -1);
   char dir[] = "/tmp/kernel_body_test_XXXXXX";
   if (!mkdtemp(dir)) perror(dir), exit(2);
   Call *call = compile_kernels(arena, plan->n_kernels, kernels, dir, options);
@@ -113,6 +119,7 @@ static void **allocate_buffers(const PlanTask *task) {
     int64_t count = elements(&x->type);
     at[b] = aligned_alloc(64, ((size_t)(count * element_bytes(x->type.dtype)) + 64 + 63) / 64 * 64);
     for (int64_t i = 0; i < count; i++) put(at[b], x->type.dtype, i, random_value(x->type.dtype));
+    if (x->place == PLAN_CONTROL) put(at[b], x->type.dtype, PP_CONTROL_APPLY, 1);
   }
   return at;
 }
@@ -256,7 +263,7 @@ static void test_nvcc(const Plan *plan, Arena *arena) {
     return;
   }
   CudaKernel *kernels = arena_alloc_array(arena, (size_t)plan->n_kernels, sizeof *kernels);
-  for (int i = 0; i < plan->n_kernels; i++) kernels[i] = cuda_fused_kernel(arena, plan, i, false);
+  for (int i = 0; i < plan->n_kernels; i++) kernels[i] = cuda_fused_kernel(arena, plan, i, false, -1);
   EmitFiles files = {0};
   emit_kernels_cuda(arena, plan->n_kernels, kernels, &files);
   char dir[] = "/tmp/kernel_body_test_XXXXXX", command[1000];

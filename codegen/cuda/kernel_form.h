@@ -39,8 +39,9 @@ void device_fold_reduction(Emit *e, const Reduction *r);
 
 /* --- kernel_body.c --------------------------------------------------------------------------------- */
 
-/* Those of the CPU's kernel, apart from words of C++ and of what launches find by themselves. */
-const char *const *device_parameter_names(Arena *arena, const PlanKernel *k);
+/* Those of the CPU's kernel, apart from words of C++ and of what launches find by themselves; input number
+ * `control` (-1: none) is called so. */
+const char *const *device_parameter_names(Arena *arena, const PlanKernel *k, int control);
 /* An open scope without text. */
 void device_start_pass(Emit *e);
 /* Outputs at element `linear`; `condition`: "if (lane == 0) " before the stores, or null. */

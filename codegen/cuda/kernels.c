@@ -19,6 +19,17 @@ static void check_geometry(const CudaKernel *k) {
   if (!fits) bug("kernel %s can't be launched", k->name);
 }
 
+bool cuda_kernel_finds_control(const CudaKernel *k) {
+  bool is_own = false;
+  for (int i = 0; i < k->n_parameters; i++) is_own |= !strcmp(k->parameters[i].name, "control");
+  return k->guarded && !is_own;
+}
+
+bool cuda_kernel_takes(const CudaKernel *k, int i) {
+  const char *name = k->parameters[i].name;
+  return (k->guarded && !strcmp(name, "control")) || kernel_count_mentions(k->body, name);
+}
+
 static void add_function(Arena *arena, Functions *functions, Map *names, const CudaKernel *k) {
   if (k->before) add_function(arena, functions, names, k->before);
   check_geometry(k);
@@ -35,17 +46,6 @@ static void print_parameter(EmitCall *call, const CudaParameter *p, bool device)
   emit_call_arg(call, "%s%s%s%s", p->type, is_pointer ? "" : " ", restricted, p->name);
 }
 
-/* Launches of one kernel have the same parameters, whether each needs them or not. */
-static void print_unused(Str *out, const CudaKernel *k) {
-  int n = 0;
-  for (int i = 0; i < k->n_parameters; i++) {
-    if (kernel_count_mentions(k->body, k->parameters[i].name)) continue;
-    str_printf(out, "%s(void)%s", n == 0 ? "  " : n % 5 ? ", " : ",\n    ", k->parameters[i].name);
-    n++;
-  }
-  if (n) str_puts(out, ";\n");
-}
-
 static void print_function(Str *out, const CudaKernel *k) {
   str_putc(out, '\n');
   if (k->comment) {
@@ -54,13 +54,13 @@ static void print_function(Str *out, const CudaKernel *k) {
   }
   str_printf(out, "extern \"C\" __global__ __launch_bounds__(%d, %d) void %s(\n    ", k->block, k->min_blocks > 1 ? k->min_blocks : 1, k->name);
   EmitCall call = {.out = out, .indent = 4};
-  if (k->guarded) emit_call_arg(&call, "const double *__restrict__ control");
+  if (cuda_kernel_finds_control(k)) emit_call_arg(&call, "const double *__restrict__ control");
   if (k->random) emit_call_arg(&call, "const pp_random_state *__restrict__ random, int microbatch");
   if (k->partial) emit_call_arg(&call, "double *__restrict__ partial");
-  for (int i = 0; i < k->n_parameters; i++) print_parameter(&call, &k->parameters[i], true);
+  for (int i = 0; i < k->n_parameters; i++)
+    if (cuda_kernel_takes(k, i)) print_parameter(&call, &k->parameters[i], true);
   str_puts(out, ") {\n");
   if (k->guarded) str_puts(out, "  if (control[PP_CONTROL_APPLY] == 0) return;\n");
-  print_unused(out, k);
   str_printf(out, "%s}\n", k->body);
 }
 
@@ -123,22 +123,33 @@ static void print_run(Str *out, const CudaKernel *k) {
   if (k->before) print_run(out, k->before);
   str_printf(out, "  pp_launch(c, kernel_%s,\n            (void *[]){", k->name);
   EmitCall call = {.out = out, .indent = 23};
-  if (k->guarded) emit_call_arg(&call, "&control");
+  if (cuda_kernel_finds_control(k)) emit_call_arg(&call, "&control");
   if (k->random) emit_call_arg(&call, "&random, &microbatch");
   if (k->partial) emit_call_arg(&call, "&partial");
-  for (int i = 0; i < k->n_parameters; i++) emit_call_arg(&call, "&%s", k->parameters[i].name);
+  for (int i = 0; i < k->n_parameters; i++)
+    if (cuda_kernel_takes(k, i)) emit_call_arg(&call, "&%s", k->parameters[i].name);
   str_puts(out, "});\n");
+}
+
+/* What neither the kernel nor one before it takes. */
+static void print_unused(Str *out, const CudaKernel *k) {
+  for (int i = 0; i < k->n_parameters; i++) {
+    bool is_taken = false;
+    for (const CudaKernel *f = k; f && !is_taken; f = f->before) is_taken = cuda_kernel_takes(f, i);
+    if (!is_taken) str_printf(out, "  (void)%s;\n", k->parameters[i].name);
+  }
 }
 
 static void print_launch(Str *out, const CudaKernel *k) {
   str_putc(out, '\n');
   print_launch_head(out, k);
   str_puts(out, " {\n");
-  bool guarded = false, random = false, partial = false;
-  for (const CudaKernel *f = k; f; f = f->before) guarded |= f->guarded, random |= f->random, partial |= f->partial;
-  if (guarded) str_puts(out, "  const double *control = pp_device_control(c);\n");
+  bool control = false, random = false, partial = false;
+  for (const CudaKernel *f = k; f; f = f->before) control |= cuda_kernel_finds_control(f), random |= f->random, partial |= f->partial;
+  if (control) str_puts(out, "  const double *control = pp_device_control(c);\n");
   if (random) str_puts(out, "  const pp_random_state *random = pp_device_random(c);\n  int microbatch = c->microbatch;\n");
   if (partial) str_puts(out, "  double *partial = pp_device_scratch(c);\n");
+  print_unused(out, k);
   print_run(out, k);
   str_puts(out, "}\n");
 }

@@ -112,13 +112,20 @@ typedef struct {
   int n_slots;            /* inputs, then outputs, of the kernel */
   int *alias;             /* per slot: the earlier slot whose buffer it is, in every member; else itself */
   bool *shared;           /* per slot: one buffer for all members */
+  int control;            /* the slot of the control vector in guarded kernels; -1: none */
 } Slots;
 
 static int buffer_of(const PlanStatement *s, int slot) { return slot < s->n_in ? s->in[slot] : s->out[slot - s->n_in]; }
 
+int cuda_control_input(const PlanTask *task, const PlanStatement *s) {
+  for (int i = 0; i < s->n_in && task->kind == PP_UPDATE; i++)
+    if (task->buffers[s->in[i]].place == PLAN_CONTROL) return i;
+  return -1;
+}
+
 static Slots find_slots(Arena *arena, const PlanTask *task, int n, const int *members) {
   const PlanStatement *first = &task->statements[members[0]];
-  Slots s = {.n_slots = first->n_in + first->n_out};
+  Slots s = {.n_slots = first->n_in + first->n_out, .control = cuda_control_input(task, first)};
   s.alias = arena_alloc_array(arena, (size_t)s.n_slots, sizeof(int));
   s.shared = arena_alloc_array(arena, (size_t)s.n_slots, sizeof(bool));
   for (int i = 0; i < s.n_slots; i++) {
@@ -134,6 +141,7 @@ static Slots find_slots(Arena *arena, const PlanTask *task, int n, const int *me
       if (same) s.alias[i] = s.alias[j];
     }
   }
+  if (s.control >= 0 && !s.shared[s.control]) s.control = -1;
   return s;
 }
 
@@ -171,7 +179,7 @@ static CudaGroup close_group(Arena *arena, const Plan *plan, const PlanTask *tas
   CudaGroup group = {.n = open->n};
   int *statements = arena_alloc_array(arena, (size_t)open->n, sizeof(int)), *arguments = arena_alloc_array(arena, (size_t)(open->n * slots.n_slots), sizeof(int));
   Str key = {0};
-  str_printf(&key, "%s%s", task->kind == PP_UPDATE ? "guarded " : "", open->description);
+  str_printf(&key, "%s%d %s", task->kind == PP_UPDATE ? "guarded " : "", slots.control, open->description);
   for (int i = 0; i < slots.n_slots; i++) str_printf(&key, " %d%s", slots.alias[i], slots.shared[i] ? "s" : "");
   for (int m = 0; m < open->n; m++) {
     statements[m] = open->members[m];
@@ -408,7 +416,7 @@ static void write_folds(Many *g, CudaKernel *kernel) {
 
 /* Names inside: of the first member's kernel, apart from what is written here; an output's is its input's. */
 static const char *const *slot_names(Arena *arena, const PlanKernel *k, const Slots *slots) {
-  const char *const *given = device_parameter_names(arena, k);
+  const char *const *given = device_parameter_names(arena, k, slots->control);
   const char **names = arena_alloc_array(arena, (size_t)slots->n_slots, sizeof *names);
   static const char *const words[] = {"first", "n", "sum"};
   for (int i = 0; i < slots->n_slots; i++) {

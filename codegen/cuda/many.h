@@ -19,6 +19,8 @@ typedef struct {
   int *of;               /* per statement: number in groups + 1; 0: a launch of its own */
 } CudaGroups;
 
+/* Which input of a statement of an update task is the control vector; -1: none. */
+int cuda_control_input(const PlanTask *task, const PlanStatement *s);
 /* The groups of a task; empty but for updates and what runs after the loop. */
 CudaGroups cuda_groups_find(Arena *arena, const Plan *plan, const PlanTask *task);
 /* The kernel of a group. `name`: of it, unique. */
