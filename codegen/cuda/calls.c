@@ -391,7 +391,8 @@ static CudaProduct product_of(const CudaCalls *calls, const PlanTask *task, cons
 
 static bool same_product(const CudaProduct *x, const CudaProduct *y) {
   return x->ta == y->ta && x->tb == y->tb && x->shape.batch == y->shape.batch && x->shape.m == y->shape.m &&
-         x->shape.n == y->shape.n && x->shape.k == y->shape.k && x->operands == y->operands && x->result == y->result && x->epilogue == y->epilogue && x->tf32 == y->tf32;
+         x->shape.n == y->shape.n && x->shape.k == y->shape.k && x->operands == y->operands && x->result == y->result &&
+         x->epilogue == y->epilogue && x->tf32 == y->tf32;
 }
 
 const CudaProduct *cuda_calls_product(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s) {
