@@ -18,8 +18,11 @@ typedef struct {
   int64_t step;
   pp_task_kind kind;
   double start, end;
+  int track;         /* as in the file: on a device with two streams those of the second have their own */
   const char *line;
 } Task;
+
+enum { N_TRACKS = 3 };
 
 typedef struct {
   int from, to, microbatch;
@@ -131,6 +134,7 @@ static bool read_task(Reader *r, const json_t *event, const json_t *args) {
               get_kind(r, args, &task.kind) && get_small(r, args, "stage", -1, t->n_stages - 1, &task.stage) &&
               get_small(r, args, "microbatch", -1, t->n_microbatches - 1, &task.microbatch) && get_step(r, args, &task.step) &&
               get_small(r, args, "action", 0, INT32_MAX, &task.action) && get_text(r, args, "line", &task.line);
+  if (fine && json_object_get(event, "tid")) fine = get_small(r, event, "tid", 0, N_TRACKS - 1, &task.track);
   if (fine) VEC_PUSH(r->arena, &r->trace->tasks, task);
   return fine;
 }
@@ -239,7 +243,8 @@ static int wait_order(const void *x, const void *y) {
 
 static int n_steps(const Trace *t) { return (int)(t->last_step - t->first_step + 1); }
 
-/* Tasks of (step, rank) are a run of the sorted list; their actions are 0, 1, 2 …, one after the other in time. */
+/* Tasks of (step, rank) are a run of the sorted list; their actions are 0, 1, 2 …, on each track one after the other in
+ * time. */
 static bool index_tasks(Reader *r) {
   Trace *t = r->trace;
   int at = 0;
@@ -248,10 +253,14 @@ static bool index_tasks(Reader *r) {
   for (int s = 0; s < n_steps(t); s++) {
     for (int rank = 0; rank < t->n_ranks; rank++) {
       int first = at;
+      double ends[N_TRACKS] = {0};
       t->first_task[s * t->n_ranks + rank] = first;
-      for (; at < t->tasks.n && t->tasks.at[at].step == t->first_step + s && t->tasks.at[at].rank == rank; at++)
-        if (t->tasks.at[at].action != at - first || (at > first && t->tasks.at[at].start < t->tasks.at[at - 1].end - 1e-8))
+      for (; at < t->tasks.n && t->tasks.at[at].step == t->first_step + s && t->tasks.at[at].rank == rank; at++) {
+        const Task *task = &t->tasks.at[at];
+        if (task->action != at - first || task->start < ends[task->track] - 1e-8)
           return fail(r, "step %lld of rank %d: its tasks are not one after the other", (long long)(t->first_step + s), rank);
+        ends[task->track] = task->end;
+      }
       if (at == first) return fail(r, "step %lld of rank %d is missing", (long long)(t->first_step + s), rank);
     }
   }
@@ -283,7 +292,12 @@ static double time_of_step(const Trace *t, int step) {
   double longest = 0;
   for (int rank = 0; rank < t->n_ranks; rank++) {
     const int *first = &t->first_task[step * t->n_ranks + rank];
-    longest = fmax(longest, t->tasks.at[first[1] - 1].end - t->tasks.at[first[0]].start);
+    double start = INFINITY, end = 0;
+    for (int i = first[0]; i < first[1]; i++) {
+      start = fmin(start, t->tasks.at[i].start);
+      end = fmax(end, t->tasks.at[i].end);
+    }
+    longest = fmax(longest, end - start);
   }
   return longest;
 }
@@ -404,7 +418,7 @@ static double first_start(const Trace *t) {
   return start;
 }
 
-/* The sender's last task that ended before the post. */
+/* The sender's last task that ended before the post; with two tracks, one of the last. */
 static int maker(const Trace *t, const int *first, const Move *m) {
   int low = first[m->from], high = first[m->from + 1];
   while (low < high) {

@@ -140,6 +140,15 @@ static void test_skewed_clocks(void) {
   CHECK(close_to(t->transfers[0].start, t->transfers[0].end));
 }
 
+/* Tasks of two streams lie over one another. */
+static void test_two_tracks(void) {
+  const char *first = "\"ts\":3000,\"dur\":3";
+  test_refused(with(first, "\"ts\":3000,\"dur\":40"), "its tasks are not one after the other");
+  const Trace *trace = read(with(first, "\"tid\":2,\"ts\":3000,\"dur\":40"));
+  CHECK(trace && close_to(trace_costs(arena, trace)->step_time, 25e-6)); /* of the other step; this one takes 40 */
+  test_refused(with(first, "\"tid\":3,\"ts\":3000,\"dur\":40"), "'tid' is 3");
+}
+
 /* Cut anywhere, or with any byte changed: read or refused, with a text. */
 static void test_any_bytes(void) {
   const char *text = sample(1);
@@ -167,6 +176,7 @@ int main(void) {
   TEST(test_what_is_no_trace);
   TEST(test_what_is_not_whole);
   TEST(test_skewed_clocks);
+  TEST(test_two_tracks);
   TEST(test_any_bytes);
   str_free(&error);
   arena_destroy(arena);

@@ -254,7 +254,12 @@ static pp_status start_event(pp_rank *rank) {
 
 /* --- events ---------------------------------------------------------------------------------------- */
 
-enum { TASK_TRACK, STEP_TRACK };
+enum { TASK_TRACK, STEP_TRACK, SECOND_TRACK };
+
+/* What runs on the second stream of a device lies over what runs on the first. */
+static int track_of(const pp_program *program, uint32_t action) {
+  return program->n_streams > 1 && program->actions[action].streams & PP_ON_SECOND ? SECOND_TRACK : TASK_TRACK;
+}
 
 static pp_status put_names(pp_rank *rank) {
   pp_trace *trace = rank->trace;
@@ -263,6 +268,8 @@ static pp_status put_names(pp_rank *rank) {
   add(trace, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}},\n", r, r);
   add(trace, "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n", r, r);
   add(trace, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"tasks and waits\"}},\n", r, TASK_TRACK);
+  if (rank->program->n_streams > 1)
+    add(trace, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"those of the second stream\"}},\n", r, SECOND_TRACK);
   add(trace, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"steps\"}}", r, STEP_TRACK);
   return PP_OK;
 }
@@ -287,7 +294,7 @@ static pp_status put_task(pp_rank *rank, uint64_t step, uint64_t *row, uint32_t 
   PP_TRY(start_event(rank));
   add(trace, "{\"ph\":\"X\",\"cat\":\"task\",\"name\":");
   add_name(trace, task->name);
-  add(trace, ",\"pid\":%d,\"tid\":%d", program->rank, TASK_TRACK);
+  add(trace, ",\"pid\":%d,\"tid\":%d", program->rank, track_of(program, action));
   add_time(rank, "ts", times[0]);
   add_duration(rank, "dur", times[0], times[1]);
   add(trace, ",\"args\":{\"kind\":\"%s\",\"stage\":%d,\"microbatch\":%d,\"step\":%llu,\"action\":%u,\"line\":", pp_task_kind_name((pp_task_kind)task->kind),
@@ -320,7 +327,7 @@ static pp_status put_wait(pp_rank *rank, uint64_t step, uint64_t *row, uint32_t 
   const uint64_t *times = op_times(program, row, op);
   PP_TRY(start_event(rank));
   add(trace, "{\"ph\":\"X\",\"cat\":\"wait\",\"name\":\"wait %s rank %d\",\"pid\":%d,\"tid\":%d", t->is_send ? "until taken by" : "for",
-      t->peer, program->rank, TASK_TRACK);
+      t->peer, program->rank, track_of(program, action));
   add_time(rank, "ts", times[0]);
   add_duration(rank, "dur", times[0], times[1]);
   add(trace, ",\"args\":{\"why\":\"%s\",\"transfer\":", t->is_send ? "send" : "receive");
