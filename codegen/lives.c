@@ -45,6 +45,7 @@ static int64_t runtime_bytes(const Plan *plan, PlanPlace place, int index) {
   case PLAN_LOSSES:
   case PLAN_COUNTS: return 8 * (int64_t)plan->n_microbatches;
   case PLAN_CONTROL: return 8 * PP_CONTROL_SIZE;
+  case PLAN_LOSS_SCALE: return 8 * PP_LOSS_SCALE_SIZE;
   case PLAN_NORMS: return 8 * (int64_t)plan->n_parameters;
   case PLAN_OUTPUT: return 8 * plan->outputs[index].n * plan->n_microbatches;
   default: return 0;
@@ -184,6 +185,7 @@ static void add_vectors(Walk *w) {
     add_always(w, r->losses, runtime_bytes(plan, PLAN_LOSSES, 0), "losses");
     add_always(w, r->counts, runtime_bytes(plan, PLAN_COUNTS, 0), "counts");
     add_always(w, r->norms, runtime_bytes(plan, PLAN_NORMS, 0), "norms");
+    if (plan->first_loss_scale != 0) add_always(w, r->loss_scale, runtime_bytes(plan, PLAN_LOSS_SCALE, 0), "loss_scale");
   }
   for (int i = 0; i < plan->n_outputs; i++)
     if (has_loss || plan->outputs[i].rank == r->rank)

@@ -591,6 +591,12 @@ static void emit_places(Rank *r) {
   emit_place(r, "norms", r->rank->norms);
   emit_place(r, "control", r->rank->control);
   emit_place(r, "step", r->rank->step);
+  if (plan->first_loss_scale != 0 && r->rank->rank == plan->loss_rank) {
+    emit_place(r, "loss_scale", r->rank->loss_scale);
+    char first[32];
+    str_format_double(plan->first_loss_scale, first);
+    str_printf(r->out, "  .first_loss_scale = %s,\n", first);
+  }
   if (plan->n_outputs) str_puts(r->out, "  .output_slots = output_slots,\n");
   str_printf(r->out, "  .generate = %d,\n", plan->generate);
   if (plan->generate) {

@@ -102,6 +102,7 @@ bool emit_does_nothing(const PlanTask *task, const PlanStatement *s) {
   case PLAN_OP_DATA:
   case PLAN_OP_OUTPUT:
   case PLAN_OP_CONTROL:
+  case PLAN_OP_RESCALE:
   case PLAN_OP_FOLD:
   case PLAN_OP_ASSIGN:
     return s->n_in == 1 && s->n_out == 1 && same_place(&task->buffers[s->in[0]], &task->buffers[s->out[0]]);

@@ -180,10 +180,11 @@ static bool build_adjoint(Autodiff *d, Node *n) {
   return true;
 }
 
-/* The loss is the sum; its adjoint is 1. The count has none. */
+/* The loss is the sum; its adjoint is the loss scale. The count has none. */
 static void start_from_loss(Autodiff *d, Node *n) {
-  Value sum = op_operand(n->op, 0);
-  if (node_of(d, sum)->active) contribute(d, sum, ir_constant(&d->b, value_type(sum), 1), n->stage);
+  Value sum = op_operand(n->op, 0), scales;
+  if (!node_of(d, sum)->active) return;
+  contribute(d, sum, ir_cast(&d->b, loss_scale_read(&d->b, &scales), type_dtype(value_type(sum))), n->stage);
 }
 
 static bool build_backward(Autodiff *d) {

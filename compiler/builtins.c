@@ -81,6 +81,12 @@ const Builtin builtins[] = {
     {"f32_file", 2, 2, 3, {"path", "n", "order"}, builtin_source},
     {"i32_file", 2, 2, 3, {"path", "n", "order"}, builtin_source},
     {"synthetic", 1, 2, 2, {"n", "vocab"}, builtin_source},
+    {"dynamic",
+     0,
+     0,
+     4,
+     {"initial", "interval", "growth", "backoff"},
+     builtin_dynamic},
 };
 const int builtins_count = sizeof builtins / sizeof *builtins;
 

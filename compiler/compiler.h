@@ -93,6 +93,11 @@ void events_annotate(Ir *ir, const Plan *plan);
 
 /* `stages` calls it: appends finish, decision and update to @step. */
 bool update_build(Ir *ir);
+/* `autodiff` and `stages` call it: the loss scale, an f64 scalar, and the vector that it was read from, null when it is
+ * a constant. `dtype`: of the loss. */
+Value loss_scale_read(Builder *b, Value *out_vector);
+void loss_scale_decide(Builder *b, Value vector, Value finite, Value counted, pp_dtype dtype);
+bool loss_scale_changes(Ir *ir); /* it is dynamic */
 /* `autodiff` calls it: builds at b the adjoints of op's operands, given those of its results (null: zero)
  * for the operands i with needed[i]. out_dx[i] is null where the adjoint is zero, or where op accumulates
  * straight into a parameter (matmul_accumulate, scatter_accumulate). False after an error. */

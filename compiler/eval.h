@@ -49,6 +49,7 @@ typedef enum {
   VAL_SOURCE,  /* a data source; in a slot of `train` it is read like a param */
   VAL_SETTING, /* only in slots: steps, ranks … of `train` */
   VAL_INIT,
+  VAL_LOSS_SCALE, /* a dynamic one */
   VAL_TENSOR,
 } ValKind;
 
@@ -74,6 +75,13 @@ typedef struct {
   pp_init_kind kind;
   double a, b;
 } Init;
+
+/* How the loss is scaled before it is differentiated. */
+typedef struct {
+  double first;
+  int64_t interval; /* 0: it never changes */
+  double growth, backoff;
+} LossScale;
 
 typedef struct {
   pp_data_kind kind;
@@ -104,6 +112,7 @@ typedef struct Val {
     Param *param;
     Source *source;
     Init *init;
+    LossScale *loss_scale;
     Tensor *tensor;
   };
 } Val;
@@ -513,6 +522,12 @@ BUILTIN(mod);
 BUILTIN(abs);
 /* train.c */
 BUILTIN(source);
+
+/* --- train_loss_scale.c --- */
+
+BUILTIN(dynamic);
+/* What `loss_scale` is set to; a constant 1 after an error. */
+LossScale loss_scale_of(Eval *e, Val v, Loc loc);
 /* modules.c */
 BUILTIN(init);
 /* run_schedule.c */

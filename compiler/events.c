@@ -99,6 +99,7 @@ static int64_t vector_bytes(const Plan *plan, const PlanArgument *a) {
   case PLAN_NORMS: return 8 * (int64_t)plan->n_parameters;
   case PLAN_OUTPUT: return 8 * plan->outputs[a->index].n * plan->n_microbatches;
   case PLAN_PROMPT: return 4 * plan->length;
+  case PLAN_LOSS_SCALE: return 8 * PP_LOSS_SCALE_SIZE;
   case PLAN_LOGITS: return plan->length * plan->vocabulary * pp_dtype_bytes(plan->dtype);
   default: bug("no bytes of place %d", a->place);
   }

@@ -185,7 +185,7 @@ static void read_uses(Fuser *f) {
 static void order_effects(Fuser *f) {
   FuseTask *t = &f->t;
   f->after = arena_alloc_array(t->arena, (size_t)t->n + 1, sizeof *f->after);
-  Map leaves = {0}; /* parameter → its leaves so far */
+  Map leaves = {0}; /* content → its leaves so far */
   int last = -1;
   for (int i = 0; i < t->n; i++) {
     const FuseNode *n = &t->nodes[i];
@@ -193,11 +193,11 @@ static void order_effects(Fuser *f) {
     OpClass class = op_class(n->id);
     if (class != CLASS_LEAF && class != CLASS_EFFECT) continue;
     if (last >= 0) VEC_PUSH(t->arena, &f->after[i], last);
-    const char *param = op_string(t->arena, n->op, "param");
-    Ints *known = param ? map_get(&leaves, param) : NULL;
-    if (param && !known) {
+    const char *content = op_content(t->arena, n->op);
+    Ints *known = content ? map_get(&leaves, content) : NULL;
+    if (content && !known) {
       known = arena_alloc(t->arena, sizeof *known);
-      map_put(t->arena, &leaves, param, known);
+      map_put(t->arena, &leaves, content, known);
     }
     if (class == CLASS_LEAF && known) VEC_PUSH(t->arena, known, i);
     if (class == CLASS_LEAF) continue;

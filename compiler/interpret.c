@@ -86,6 +86,8 @@ Machine *machine_create(Ir *ir, Arena *arena) {
   m->losses = arena_alloc_array(arena, (size_t)m->n_microbatches, sizeof *m->losses);
   m->counts = arena_alloc_array(arena, (size_t)m->n_microbatches, sizeof *m->counts);
   m->control = arena_alloc_array(arena, PP_CONTROL_SIZE, sizeof *m->control);
+  m->loss_scale = arena_alloc_array(arena, PP_LOSS_SCALE_SIZE, sizeof *m->loss_scale);
+  m->loss_scale[PP_LOSS_SCALE_NEXT] = op_float(ir_top(ir), "pp.loss_scale", 1);
   OpVec parameters = ir_ops(arena, ir_top(ir), OP_PARAMETER);
   for (int i = 0; i < parameters.n; i++)
     map_put(arena, &m->params, op_string(arena, parameters.at[i], "sym"),
@@ -237,6 +239,7 @@ static void run_leaf(Frame *f, Op op) {
     case OP_COUNTS: read_vector(to, m->counts); break;
     case OP_OUTPUTS: read_stored(to, map_get(&m->outputs, op_string(f->arena, op, "output"))); break;
     case OP_STEP: to->at[0] = m->step; break;
+    case OP_LOSS_SCALE: read_vector(to, m->loss_scale); break;
     default: bug("no meaning of %s", op_name(op_id(op)));
   }
 }
@@ -554,6 +557,7 @@ static void run_effect(Frame *f, Op op) {
     case OP_OUTPUT: store_output(f, op); break;
     case OP_ASSIGN: store_assigned(f, op); break;
     case OP_CONTROL: memcpy(m->control, in(f, op, 0)->at, PP_CONTROL_SIZE * sizeof *m->control); break;
+    case OP_RESCALE: memcpy(m->loss_scale, in(f, op, 0)->at, PP_LOSS_SCALE_SIZE * sizeof *m->loss_scale); break;
     case OP_FOLD:
       map_put(m->arena, &m->accumulators[op_stage(op)], op_string(m->arena, op, "param"), copy(m->arena, in(f, op, 0)));
       break;

@@ -30,7 +30,7 @@ typedef struct Machine {
   Map states;       /* "name/state" → Tensor */
   Map *accumulators; /* [n_stages] name → Tensor */
   Map outputs;      /* name → Tensor f64[microbatches * n]: see OP_OUTPUTS */
-  double *losses, *counts, *control;
+  double *losses, *counts, *control, *loss_scale;
   int64_t n_microbatches;
   /* Fills what a data source gives for m->microbatch. */
   void (*data)(struct Machine *m, const char *source, Tensor *out);

@@ -13,6 +13,7 @@ typedef enum {
   ITEM_NORMS,
   ITEM_CONTROL,
   ITEM_STEP,
+  ITEM_LOSS_SCALE,
   ITEM_OUTPUT,       /* output */
   ITEM_PROMPT,
   ITEM_LOGITS,

@@ -156,6 +156,7 @@ static void add_vectors(Memory *m) {
     add_lasting(m, ITEM_LOSSES, 0, 0, vector, false, PP_CLASS_WORKSPACE);
     add_lasting(m, ITEM_COUNTS, 0, 0, vector, false, PP_CLASS_WORKSPACE);
     add_lasting(m, ITEM_NORMS, 0, 0, 8 * (int64_t)(t->n_parameters ? t->n_parameters : 1), false, PP_CLASS_WORKSPACE);
+    if (loss_scale_changes(m->ir)) add_lasting(m, ITEM_LOSS_SCALE, 0, 0, 8 * PP_LOSS_SCALE_SIZE, false, PP_CLASS_WORKSPACE);
   }
   for (int k = 0; k < t->outputs.n; k++) {
     bool here = on_rank(m, t->outputs.at[k].stage);

@@ -217,6 +217,7 @@ static void build_job(Build *b, const CompileOptions *options) {
   p->n_stages = b->t->n_stages;
   p->threads = options && options->threads > 0 ? options->threads : 1;
   p->nonfinite_skip = nonfinite && !strcmp(nonfinite, "skip");
+  p->first_loss_scale = loss_scale_changes(b->ir) ? op_float(top, "pp.loss_scale", 1) : 0;
   p->loss_pair = op_unit(top, "pp.loss_pair");
   p->generate = b->t->generate;
   p->loss_stage = b->t->loss_stage;
@@ -332,6 +333,7 @@ static uint64_t hash_plan(const Plan *p) {
   const int64_t numbers[] = {PP_ABI_VERSION, p->dtype, (int64_t)p->seed, p->steps, p->microbatch, p->n_microbatches,
                              p->n_ranks, p->n_stages, p->nonfinite_skip, p->loss_pair, p->generate, p->loss_rank};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) hash_int(&h, numbers[i]);
+  if (p->first_loss_scale != 0) hash_double(&h, p->first_loss_scale);
   if (p->target != PP_TARGET_CPU) hash_ints(&h, 1, (int[]){p->target}), hash_int(&h, p->scratch_bytes), hash_int(&h, p->tf32);
   for (int i = 0; i < p->n_parameters; i++) {
     const PlanParameter *x = &p->parameters[i];

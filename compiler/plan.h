@@ -82,7 +82,8 @@ typedef enum {
   PLAN_STEP,      /* the step scalar (f64) */
   PLAN_LOSSES, PLAN_COUNTS, PLAN_CONTROL, PLAN_NORMS, /* the runtime's vectors, see pp_program */
   PLAN_OUTPUT,    /* partial results of output number index */
-  PLAN_PROMPT, PLAN_LOGITS /* with `generate` */
+  PLAN_PROMPT, PLAN_LOGITS, /* with `generate` */
+  PLAN_LOSS_SCALE /* the dynamic loss scale, on the rank of the loss */
 } PlanPlace;
 
 /* A tensor in a task: one name, one place. Two buffers may lie at the same place (a reshape). */
@@ -97,7 +98,7 @@ typedef struct {
 /* One line of a task. */
 typedef struct {
   PlanOp op;               /* KERNEL, MATMUL, MATMUL_ACCUMULATE, ACCUMULATE, GATHER, SCATTER_ADD, SCATTER_ACCUMULATE,
-                            * ATTENTION, ATTENTION_GRAD, DATA, LOSS, OUTPUT, CONTROL,
+                            * ATTENTION, ATTENTION_GRAD, DATA, LOSS, OUTPUT, CONTROL, RESCALE,
                             * FOLD / ASSIGN (copy in[0] to out[0]); with `generate`, DATA and OUTPUT may also be such a copy (n_in = n_out = 1) */
   int kernel;              /* KERNEL: index in the plan's kernels */
   int n_in, n_out;
@@ -244,6 +245,7 @@ typedef struct {
   int n_streams;                          /* CUDA: compute streams, 2 where blocks overlap */
   int64_t class_bytes[PP_CLASS_COUNT];    /* at the peak; they add up to arena_bytes + window_bytes, alignment gaps counted as workspace */
   uint64_t losses, counts, norms, step;   /* arena offsets; UINT64_MAX: not on this rank */
+  uint64_t loss_scale;                    /* the same; only of a dynamic one */
   uint64_t control;                       /* bit 63: in the window */
   const uint64_t *output_slots;           /* the same; UINT64_MAX: not on this rank */
   int peak_action;                        /* where most bytes are in use */
@@ -267,6 +269,7 @@ typedef struct {
   int64_t tokens_per_step;   /* microbatch · microbatches · (n − 1) of the first i32 source, else 0 */
   int microbatch, n_microbatches, n_ranks, n_stages, threads;
   bool nonfinite_skip, loss_pair, generate;
+  double first_loss_scale;   /* of a dynamic one; 0: the loss scale is a constant */
   int loss_rank, loss_stage;
   int64_t length, vocabulary; /* generate */
   uint64_t prompt, logits;    /* generate: arena offsets */

@@ -115,6 +115,7 @@ static Where where_is_vector(const Index *x, PlanPlace place, int output) {
   case PLAN_OUTPUT: return where_of(x, x->outputs[output]);
   case PLAN_PROMPT: return where_of(x, x->vectors[ITEM_PROMPT]);
   case PLAN_LOGITS: return where_of(x, x->vectors[ITEM_LOGITS]);
+  case PLAN_LOSS_SCALE: return where_of(x, x->vectors[ITEM_LOSS_SCALE]);
   default: return (Where){PLAN_NOWHERE, PP_ARENA};
   }
 }
@@ -312,6 +313,7 @@ static void build_rank(Build *b, int r, PlanRank *rank) {
   rank->counts = where_is_vector(x, PLAN_COUNTS, 0).offset;
   rank->norms = where_is_vector(x, PLAN_NORMS, 0).offset;
   rank->step = where_is_vector(x, PLAN_STEP, 0).offset;
+  rank->loss_scale = where_is_vector(x, PLAN_LOSS_SCALE, 0).offset;
   rank->control = encode(where_is_vector(x, PLAN_CONTROL, 0));
   uint64_t *slots = arena_alloc_array(b->arena, (size_t)b->t->outputs.n, sizeof *slots);
   for (int k = 0; k < b->t->outputs.n; k++) slots[k] = encode(where_is_vector(x, PLAN_OUTPUT, k));

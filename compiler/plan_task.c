@@ -185,6 +185,7 @@ static void need_argument(Body *b, Place p, Type type) {
   case PLAN_OUTPUT: a.kind = PLAN_ARG_RUNTIME, a.name = plan_identifier(b->arena, b->t->outputs.at[p.index].name); break;
   case PLAN_PROMPT: a.kind = PLAN_ARG_RUNTIME, a.name = "prompt"; break;
   case PLAN_LOGITS: a.kind = PLAN_ARG_RUNTIME, a.name = "logits"; break;
+  case PLAN_LOSS_SCALE: a.kind = PLAN_ARG_RUNTIME, a.name = "loss_scale"; break;
   }
   add_argument(b, a);
 }
@@ -222,6 +223,7 @@ static bool leaf_place(const Body *b, Op op, Place *out) {
   case OP_LOSSES: *out = (Place){PLAN_LOSSES, 0, 0}; return true;
   case OP_COUNTS: *out = (Place){PLAN_COUNTS, 0, 0}; return true;
   case OP_STEP: *out = (Place){PLAN_STEP, 0, 0}; return true;
+  case OP_LOSS_SCALE: *out = (Place){PLAN_LOSS_SCALE, 0, 0}; return true;
   case OP_OUTPUTS: *out = (Place){PLAN_OUTPUT, tasks_output(b->t, op_string(b->arena, op, "output")), 0}; return true;
   case OP_DATA:
     *out = (Place){PLAN_PROMPT, 0, 0};
@@ -239,6 +241,7 @@ static bool target_place(const Body *b, Op op, Place *out) {
     return true;
   case OP_FOLD: *out = (Place){PLAN_GRADIENT, parameter_index(b, op), 0}; return true;
   case OP_CONTROL: *out = (Place){PLAN_CONTROL, 0, 0}; return true;
+  case OP_RESCALE: *out = (Place){PLAN_LOSS_SCALE, 0, 0}; return true;
   case OP_OUTPUT: *out = (Place){PLAN_LOGITS, 0, 0}; return b->t->generate;
   default: return false;
   }
@@ -338,8 +341,8 @@ static void try_in_place(Body *b, Op effect, Place target) {
   if (!can_update(b, maker)) return;
   InPlace x = {.maker = maker, .result = value_index(base), .maker_at = position_of(b, maker),
                .effect_at = position_of(b, effect), .allowed = true};
-  const char *parameter = op_string(b->arena, effect, "param");
-  const OpVec *old = parameter ? map_get(&b->old_contents, parameter) : NULL;
+  const char *content = op_content(b->arena, effect);
+  const OpVec *old = content ? map_get(&b->old_contents, content) : NULL;
   for (int i = 0; old && i < old->n; i++)
     if (position_of(b, old->at[i]) < x.effect_at && leaf_place(b, old->at[i], &leaf) && same_place(leaf, target))
       check_readers(b, &x, op_result(old->at[i], 0));
@@ -351,13 +354,12 @@ static void try_in_place(Body *b, Op effect, Place target) {
 static void place_effects(Body *b) {
   Place target;
   for (int i = 0; i < b->ops.n; i++) {
-    OpId id = op_id(b->ops.at[i]);
-    if (id != OP_PARAM && id != OP_STATE && id != OP_GRADIENT) continue;
-    const char *parameter = op_string(b->arena, b->ops.at[i], "param");
-    OpVec *list = map_get(&b->old_contents, parameter);
+    const char *content = op_content(b->arena, b->ops.at[i]);
+    if (!content || op_class(op_id(b->ops.at[i])) != CLASS_LEAF) continue;
+    OpVec *list = map_get(&b->old_contents, content);
     if (!list) {
       list = arena_alloc(b->arena, sizeof *list);
-      map_put(b->arena, &b->old_contents, parameter, list);
+      map_put(b->arena, &b->old_contents, content, list);
     }
     VEC_PUSH(b->arena, list, b->ops.at[i]);
   }

@@ -52,7 +52,7 @@ static void classify(Split *s, Node *n) {
     n->is_light = n->is_light && from->is_light;
   }
   bool loop = n->home <= PP_BWD_WEIGHT; /* after it a parameter changes: read where the source says */
-  n->is_light = n->is_light || n->is_free || (id == OP_PARAM && loop);
+  n->is_light = n->is_light || n->is_free || (id == OP_PARAM && loop) || id == OP_LOSS_SCALE;
   if (is_prepared(s, n)) n->home = PP_PREPARE;
   n->remake = n->home == PP_PREPARE ? NEVER : remake_of(n);
 }

@@ -143,7 +143,7 @@ static void check_product(int n_stages) {
   CHECK(machine_param(m, "b")->at[0] == -4);
   CHECK(m->control[PP_CONTROL_LOSS] == 21);
   CHECK(m->control[PP_CONTROL_APPLY] == 1);
-  CHECK(m->control[PP_CONTROL_COUNT] == 8);
+  CHECK(m->control[PP_CONTROL_DIVISOR] == 8);
   CHECK(fabs(m->control[PP_CONTROL_NORM] - sqrt(10.5 * 10.5 + 49)) < 1e-12);
   CHECK(isnan(m->control[PP_CONTROL_RATE]));
   fixture_end(&f);
@@ -151,6 +151,40 @@ static void check_product(int n_stages) {
 
 static void test_no_power_of_microbatches(void) {
   for (int n_stages = 1; n_stages <= 3; n_stages++) check_product(n_stages);
+}
+
+/* Scaled by 8, grown to 16 after two good steps, and back: the same numbers at each step. */
+static void test_loss_scale(void) {
+  Fixture f = fixture_start(2, 8, PP_F32);
+  Op top = ir_top(f.ir);
+  op_set_float(f.ir, top, "pp.loss_scale", 8);
+  op_set_float(f.ir, top, "pp.loss_scale_growth", 2);
+  op_set_float(f.ir, top, "pp.loss_scale_backoff", 0.25);
+  op_set_int(f.ir, top, "pp.loss_scale_interval", 2);
+  Type t = type_scalar(f.ir, PP_F32);
+  Value y = map2(&f, OP_MUL, param(&f, "a", t), data(&f, "x", t));
+  f.b.stage = 1;
+  finish_loss(&f, map2(&f, OP_MUL, y, param(&f, "b", t)), (Value){NULL});
+  sgd(&f, 1, false);
+  CHECK(lower(&f));
+  Machine *m = machine_create(f.ir, f.arena);
+  m->data = counting_data;
+  const double next[] = {8, 16, 16, 32, 8}, good[] = {1, 0, 1, 0, 0}, last[] = {8, 8, 16, 16, 32};
+  for (int step = 0; step < 5; step++) {
+    machine_param(m, "a")->at[0] = step < 4 ? 2 : NAN;
+    machine_param(m, "b")->at[0] = 3;
+    run_step(&f, m);
+    CHECK(m->control[PP_CONTROL_APPLY] == (step < 4));
+    CHECK(m->loss_scale[PP_LOSS_SCALE_NEXT] == next[step]);
+    CHECK(m->loss_scale[PP_LOSS_SCALE_GOOD] == good[step]);
+    CHECK(m->loss_scale[PP_LOSS_SCALE_LAST] == last[step]);
+    CHECK(m->control[PP_CONTROL_DIVISOR] == 8 * last[step]);
+    if (step == 4) continue;
+    CHECK(machine_param(m, "a")->at[0] == -8.5);
+    CHECK(m->control[PP_CONTROL_LOSS] == 21);
+    CHECK(fabs(m->control[PP_CONTROL_NORM] - sqrt(10.5 * 10.5 + 49)) < 1e-12);
+  }
+  fixture_end(&f);
 }
 
 static void pair_data(Machine *m, const char *source, Tensor *out) {
@@ -174,12 +208,12 @@ static void test_counted_loss(void) {
   machine_param(m, "w")->at[0] = 1;
   run_step(&f, m);
   CHECK(m->control[PP_CONTROL_LOSS] == 9.2);
-  CHECK(m->control[PP_CONTROL_COUNT] == 10);
+  CHECK(m->control[PP_CONTROL_DIVISOR] == 10);
   CHECK(fabs(machine_param(m, "w")->at[0] - (1 - 9.2)) < 1e-6);
   m->user = m;
   run_step(&f, m);
   CHECK(m->control[PP_CONTROL_APPLY] == 0);
-  CHECK(m->control[PP_CONTROL_COUNT] == 0);
+  CHECK(m->control[PP_CONTROL_DIVISOR] == 0);
   CHECK(isfinite(m->control[PP_CONTROL_LOSS]) && isfinite(m->control[PP_CONTROL_FACTOR]));
   fixture_end(&f);
 }
@@ -272,6 +306,7 @@ int main(void) {
   TEST(test_parameters);
   TEST(test_halves);
   TEST(test_no_power_of_microbatches);
+  TEST(test_loss_scale);
   TEST(test_counted_loss);
   TEST(test_tied_norm);
   TEST(test_not_finite);

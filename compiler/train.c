@@ -114,7 +114,7 @@ static bool run_settings(Eval *e, const AstTrain *train) {
   return ok;
 }
 
-/* --- dtype, seed, nonfinite --- */
+/* --- dtype, seed, nonfinite, loss_scale --- */
 
 static void run_dtype(Eval *e, const AstTrain *train) {
   const AstExpr *expr = entry_value(train, "dtype");
@@ -181,17 +181,25 @@ static int64_t run_seed(Eval *e, const AstTrain *train) {
   return seed;
 }
 
-static const char *run_nonfinite(Eval *e, const AstTrain *train) {
+/* Names of the file don't hide its words, which dsl/resolve.c has checked. */
+static const char *run_nonfinite(const AstTrain *train) {
   const AstExpr *expr = entry_value(train, "nonfinite");
-  if (!expr) return "stop";
-  Val v = train_value(e, expr);
-  if (v.kind == VAL_WORD &&
-      (strcmp(v.string, "stop") == 0 || strcmp(v.string, "skip") == 0))
-    return v.string;
-  if (v.kind != VAL_POISON)
-    eval_error(e, ast_expr_start(expr), "'nonfinite' is stop or skip, not %s",
-               val_describe(e, v));
-  return "stop";
+  bool skips = expr && expr->kind == EXPR_NAME && strcmp(expr->name, "skip") == 0;
+  return skips ? "skip" : "stop";
+}
+
+/* A dynamic scale is found by steps that are too large: they are skipped. */
+static const char *run_loss_scale(Eval *e, const AstTrain *train, LossScale *out) {
+  const AstExpr *expr = entry_value(train, "loss_scale"), *word = entry_value(train, "nonfinite");
+  const char *nonfinite = run_nonfinite(train);
+  *out = (LossScale){.first = 1};
+  if (expr) *out = loss_scale_of(e, train_value(e, expr), ast_expr_start(expr));
+  if (out->interval == 0) return nonfinite;
+  if (word && strcmp(nonfinite, "stop") == 0) {
+    eval_error(e, ast_expr_start(word), "a dynamic loss scale needs 'nonfinite skip'");
+    eval_note(e, ast_expr_start(expr), "it is asked for here");
+  }
+  return "skip";
 }
 
 /* --- data --- */
@@ -659,7 +667,15 @@ static void set_target(Eval *e, Op top) {
              workspace < 0 ? PP_CUDA_WORKSPACE_BYTES : workspace);
 }
 
-static void set_attributes(Program *p, int64_t seed, const char *nonfinite) {
+static void set_loss_scale(Eval *e, Op top, const LossScale *scale) {
+  if (scale->first != 1 || scale->interval) op_set_float(e->ir, top, "pp.loss_scale", scale->first);
+  if (!scale->interval) return;
+  op_set_float(e->ir, top, "pp.loss_scale_growth", scale->growth);
+  op_set_float(e->ir, top, "pp.loss_scale_backoff", scale->backoff);
+  op_set_int(e->ir, top, "pp.loss_scale_interval", scale->interval);
+}
+
+static void set_attributes(Program *p, int64_t seed, const char *nonfinite, const LossScale *scale) {
   Eval *e = &p->e;
   Op top = ir_top(e->ir);
   bool generate = e->options->generate;
@@ -676,6 +692,7 @@ static void set_attributes(Program *p, int64_t seed, const char *nonfinite) {
   op_set_int(e->ir, top, "pp.ranks", e->settings[SETTING_RANKS].value);
   op_set_int(e->ir, top, "pp.stages", p->n_stages);
   op_set_string(e->ir, top, "pp.nonfinite", nonfinite);
+  if (!generate) set_loss_scale(e, top, scale);
   if (e->schedule || p->csv)
     op_set_string(e->ir, top, "pp.schedule", program_schedule_name(p));
   if (e->states && !generate) op_set_string(e->ir, top, "pp.states", e->states);
@@ -718,7 +735,8 @@ bool train_run(Program *p) {
   bool settings = next_entry(e) && run_settings(e, train);
   if (!next_entry(e)) return false;
   int64_t seed = run_seed(e, train);
-  const char *nonfinite = run_nonfinite(e, train);
+  LossScale scale = {.first = 1};
+  const char *nonfinite = next_entry(e) ? run_loss_scale(e, train, &scale) : "stop";
   if (next_entry(e)) run_data(e, train, scope);
   if (next_entry(e)) run_model(e, train, scope);
   for (int i = 0; i < e->sources.n && !e->options->generate; i++)
@@ -734,7 +752,7 @@ bool train_run(Program *p) {
   if (!e->options->generate) run_update(e, train);
   if (!p->csv && next_entry(e))
     e->schedule = bound_item(e, p->schedule_expr, ITEM_SCHEDULE, "schedule");
-  if (next_entry(e)) set_attributes(p, seed, nonfinite);
+  if (next_entry(e)) set_attributes(p, seed, nonfinite, &scale);
   return traced && !e->fatal;
 }
 

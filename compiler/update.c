@@ -4,7 +4,7 @@
  * @microbatch. Out, in this order, each op with its stage and the kind of task it belongs to
  * (`pp.task`):
  *   finish  tied gradients folded on their owner in descending stage order, squared norms (f64)
- *   decide  in the loss stage: loss, norm, factor, whether to apply: the control vector (abi.h)
+ *   decide  in the loss stage: loss, norm, factor, whether to apply: the control vector (abi.h); the next loss scale
  *   update  on the owner: gradient times factor, the optimizer's text, assignments
  * The functions are inlined and gone. A gradient is never divided here but by the one factor, so a
  * step's result does not depend on where a stage lies. */
@@ -229,7 +229,8 @@ static Value total_of(Update *u, OpId id) {
   return sum_all(u, leaf(u, id, f64_vector(u, u->n_microbatches), 0, NULL));
 }
 
-/* With nothing counted the divisor is 1, so that no NaN arises, and the step is not applied. */
+/* With nothing counted the divisor is 1, so that no NaN arises, and the step is not applied. Gradients are sums of
+ * `scale` times theirs, squares of its square. */
 static void build_decide(Update *u) {
   u->b.stage = op_stage(u->loss);
   u->b.loc = op_loc(u->ir, u->loss);
@@ -239,20 +240,22 @@ static void build_decide(Update *u) {
   Value counted = ir_compare(&u->b, "ne", count, number(u, 0));
   Value divisor = choose(u, counted, count, number(u, 1));
   Value squares = u->n ? sum_all(u, gather_norms(u)) : number(u, 0);
-  Value norm = map2(u, OP_DIV, ir_map(&u->b, OP_SQRT, 1, &squares), divisor);
+  Value scales, scale = loss_scale_read(&u->b, &scales), scaled = map2(u, OP_MUL, divisor, scale);
+  Value norm = map2(u, OP_DIV, ir_map(&u->b, OP_SQRT, 1, &squares), scaled);
   Value finite = ir_compare(&u->b, "le", norm, number(u, DBL_MAX)); /* false for NaN */
   Value clip = call_number(u, "clip", norm, number(u, 1));
   Value step = leaf(u, OP_STEP, f64(u), 0, NULL);
   Value control[PP_CONTROL_SIZE]; /* one after the other: C leaves the order in an initializer open */
   control[PP_CONTROL_APPLY] = as_number(u, map2(u, OP_AND, finite, counted));
-  control[PP_CONTROL_FACTOR] = map2(u, OP_DIV, clip, divisor);
+  control[PP_CONTROL_FACTOR] = map2(u, OP_DIV, clip, scaled);
   control[PP_CONTROL_LOSS] = map2(u, OP_DIV, total, divisor);
   control[PP_CONTROL_NORM] = norm;
   control[PP_CONTROL_RATE] = call_number(u, "rate", step, number(u, NAN));
-  control[PP_CONTROL_COUNT] = count;
+  control[PP_CONTROL_DIVISOR] = map2(u, OP_MUL, count, scale);
   u->control = join(u, PP_CONTROL_SIZE, control);
   op_set_string(u->ir, value_owner(u->control), "pp.name", "control");
   effect(u, OP_CONTROL, u->control, 0, NULL);
+  loss_scale_decide(&u->b, scales, finite, counted, type_dtype(value_type(op_operand(u->loss, 0))));
 }
 
 /* --- update --------------------------------------------------------------------------------- */

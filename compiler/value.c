@@ -74,6 +74,8 @@ const char *val_describe(Eval *e, Val v) {
     return "a data source";
   case VAL_INIT:
     return "an initial value";
+  case VAL_LOSS_SCALE:
+    return "a dynamic loss scale";
   case VAL_PARAM:
     return "a parameter";
   case VAL_TENSOR:

@@ -73,7 +73,7 @@ static const char *const builtin_names[] = {
     "fwd", "bwd", "bwd_input", "bwd_weight",
     // train
     "bytes", "tokens16", "f32_file", "i32_file", "synthetic", "sequential",
-    "shuffled", "stop", "skip",
+    "shuffled", "stop", "skip", "dynamic",
     // axes
     "all",
 };
@@ -689,7 +689,7 @@ static const struct {
     {"optimizer", ONE_VALUE, true},  {"clip", ONE_VALUE, false},
     {"steps", ONE_VALUE, true},      {"seed", ONE_VALUE, false},
     {"dtype", ONE_VALUE, false},     {"nonfinite", ONE_VALUE, false},
-    {"precision", ONE_VALUE, false},
+    {"precision", ONE_VALUE, false}, {"loss_scale", ONE_VALUE, false},
 };
 enum { N_TRAIN_KEYS = sizeof train_keys / sizeof *train_keys };
 

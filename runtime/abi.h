@@ -72,13 +72,25 @@ static inline const char *pp_task_kind_name(pp_task_kind kind) {
 /* The control vector (f64): made by PP_DECIDE, sent to every rank that updates. */
 enum {
   PP_CONTROL_APPLY,  /* 1: update; 0: the step is skipped (norm not finite, or nothing counted) */
-  PP_CONTROL_FACTOR, /* multiplies every summed gradient once: clip factor / (microbatches or count) */
+  PP_CONTROL_FACTOR, /* multiplies every summed gradient once: clip factor / PP_CONTROL_DIVISOR */
   PP_CONTROL_LOSS,   /* the step's loss */
   PP_CONTROL_NORM,   /* global gradient norm, after the division */
   PP_CONTROL_RATE,   /* learning rate of this step, NaN when the optimizer has no `lr` */
-  PP_CONTROL_COUNT,  /* total count of a (sum, count) loss, microbatches otherwise */
+  PP_CONTROL_DIVISOR, /* of the summed gradients: total count of a (sum, count) loss, microbatches otherwise, times
+                       * the loss scale; 0: nothing is counted */
   PP_CONTROL_SIZE
 };
+
+/* The dynamic loss scale (f64): read and written by tasks of the rank of the loss alone, kept from step to step. */
+enum {
+  PP_LOSS_SCALE_NEXT,    /* multiplies the loss of the microbatches that come */
+  PP_LOSS_SCALE_GOOD,    /* finite steps since it changed */
+  PP_LOSS_SCALE_LAST,    /* that of the last step that was decided */
+  PP_LOSS_SCALE_SIZE
+};
+/* It never leaves these: 1 / S, also times a clip and over a count, stays a normal f32. */
+#define PP_LOSS_SCALE_MIN 0x1p-96
+#define PP_LOSS_SCALE_MAX 0x1p96
 
 /* Instructions before and after an action, in the order in which a rank issues them. */
 typedef enum { PP_POST_RECEIVE, PP_POST_SEND, PP_AWAIT_RECEIVE, PP_AWAIT_SEND } pp_transfer_op;

@@ -94,7 +94,7 @@ static void decide(const pp_call *c) {
   for (int s = 0; s < STAGES; s++) norm += norms[s];
   norm = sqrt(norm) / count;
   control[PP_CONTROL_LOSS] = count != 0 ? loss / count : 0;
-  control[PP_CONTROL_COUNT] = count;
+  control[PP_CONTROL_DIVISOR] = count;
   control[PP_CONTROL_NORM] = norm;
   control[PP_CONTROL_RATE] = 0.5;
   control[PP_CONTROL_FACTOR] = 1 / count;

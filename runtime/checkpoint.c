@@ -288,6 +288,13 @@ static pp_status start_one(pp_rank *rank, const pp_held *h, unsigned char *buffe
   return PP_OK;
 }
 
+static pp_status start_loss_scale(pp_rank *rank) {
+  const pp_program *program = rank->program;
+  double first = program->first_loss_scale;
+  const double scale[PP_LOSS_SCALE_SIZE] = {[PP_LOSS_SCALE_NEXT] = first, [PP_LOSS_SCALE_LAST] = first};
+  return first != 0 ? program->device->write(rank, pp_address(rank, program->loss_scale), scale, sizeof scale) : PP_OK;
+}
+
 pp_status pp_parameters_start(pp_rank *rank) {
   const pp_program *program = rank->program;
   if (rank->options->init) PP_TRY(open_init(rank));
@@ -295,6 +302,7 @@ pp_status pp_parameters_start(pp_rank *rank) {
   unsigned char *buffer = malloc(PP_CHUNK_BYTES);
   pp_status status = buffer ? PP_OK : pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   for (int i = 0; status == PP_OK && i < program->n_held; i++) status = start_one(rank, &program->held[i], buffer);
+  if (status == PP_OK) status = start_loss_scale(rank);
   free(buffer);
   pp_tensors_close(rank->init);
   rank->init = NULL;
@@ -454,8 +462,8 @@ static pp_status save(pp_rank *rank, const char *path, What what, double divisor
 pp_status pp_parameters_save(pp_rank *rank, const char *path) { return save(rank, path, GATHER_VALUES, 0); }
 
 pp_status pp_gradients_save(pp_rank *rank, const char *path) {
-  double count = rank->seen.control[PP_CONTROL_COUNT];
-  return save(rank, path, GATHER_GRADIENTS, count != 0 ? count : 1);
+  double divisor = rank->seen.control[PP_CONTROL_DIVISOR];
+  return save(rank, path, GATHER_GRADIENTS, divisor != 0 ? divisor : 1);
 }
 
 /* Each file would take the place of the one before. */

@@ -50,6 +50,7 @@ static pp_status see(pp_rank *rank) {
   rank->seen.losses = has_losses ? vector_at(rank, program->losses) : NULL;
   rank->seen.counts = has_losses ? vector_at(rank, program->counts) : NULL;
   rank->seen.norms = has_losses ? vector_at(rank, program->norms) : NULL;
+  rank->seen.loss_scale = program->first_loss_scale != 0 ? vector_at(rank, program->loss_scale) : NULL;
   for (int i = 0; i < program->n_outputs; i++) rank->seen.outputs[i] = vector_at(rank, program->output_slots[i]);
   return PP_OK;
 }

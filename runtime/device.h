@@ -9,6 +9,7 @@
 typedef struct {
   const double *control;
   const double *losses, *counts, *norms; /* null but on the rank of the loss */
+  const double *loss_scale;              /* the same; null where the loss scale is not dynamic */
   const double **outputs;                /* [n_outputs] */
   /* Steps that changed nothing: how many so far, and of the last one its number and why. Of what isn't finite only
    * the rank of the loss knows: the first loss, else the first squared norm. */

@@ -125,6 +125,8 @@ static const char *unit_of_work(const pp_program *program) { return program->tok
 /* For text: a NaN has a sign, which says nothing. */
 static double unsigned_nan(double value) { return isnan(value) ? (double)NAN : value; }
 
+static int is_skipped(const double *control) { return control[PP_CONTROL_APPLY] == 0; }
+
 static void step_json(pp_rank *rank, int64_t step, const double *control, double work_per_s) {
   pp_log *log = &rank->log;
   int is_f32 = rank->program->real != PP_F64;
@@ -134,6 +136,11 @@ static void step_json(pp_rank *rank, int64_t step, const double *control, double
   add_real(log, control[PP_CONTROL_RATE], 0);
   add(log, ",\"grad_norm\":");
   add_real(log, control[PP_CONTROL_NORM], 0);
+  if (rank->seen.loss_scale) {
+    add(log, ",\"loss_scale\":");
+    add_real(log, rank->seen.loss_scale[PP_LOSS_SCALE_LAST], is_f32);
+    add(log, ",\"skipped\":%s", is_skipped(control) ? "true" : "false");
+  }
   add(log, ",\"%s_per_s\":%.0f", unit_of_work(rank->program), work_per_s);
   for (int k = 0; k < rank->program->n_outputs; k++) {
     add(log, k ? "," : ",\"outputs\":{");
@@ -169,6 +176,8 @@ static void step_text(pp_rank *rank, int64_t step, const double *control, double
       unsigned_nan(control[PP_CONTROL_LOSS]));
   if (!isnan(control[PP_CONTROL_RATE])) add(log, "  lr %.3g", control[PP_CONTROL_RATE]);
   add(log, "  norm %.4g", unsigned_nan(control[PP_CONTROL_NORM]));
+  if (rank->seen.loss_scale)
+    add(log, "  scale %.6g%s", rank->seen.loss_scale[PP_LOSS_SCALE_LAST], is_skipped(control) ? " (skipped)" : "");
   for (int k = 0; k < program->n_outputs; k++) {
     const double *values = rank->seen.outputs[k];
     if (program->outputs[k].kind == PP_REDUCE_CONCAT) continue; /* many values: only in JSON */

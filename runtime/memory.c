@@ -19,7 +19,7 @@ void pp_seen_skip(pp_rank *rank) {
   pp_seen *seen = &rank->seen;
   seen->n_skipped++;
   seen->skipped_step = rank->step;
-  seen->uncounted = seen->control[PP_CONTROL_COUNT] == 0;
+  seen->uncounted = seen->control[PP_CONTROL_DIVISOR] == 0;
   seen->bad_microbatch = seen->bad_parameter = -1;
   for (int i = 0; seen->losses && i < program->n_microbatches; i++) {
     if (isfinite(seen->losses[i])) continue;

@@ -154,6 +154,8 @@ typedef struct {
   uint64_t losses, counts;            /* on the loss rank: f64[n_microbatches] each */
   uint64_t norms;                     /* f64[n_parameters] on the loss rank: squared norms of sums, declaration order */
   uint64_t control;                   /* f64[PP_CONTROL_SIZE], arrives on every rank, whether or not it updates: all decide alike */
+  double first_loss_scale;            /* 0: on this rank there is no dynamic loss scale */
+  uint64_t loss_scale;                /* of a dynamic one, on the loss rank: f64[PP_LOSS_SCALE_SIZE] */
   uint64_t step;                      /* one f64: number of the optimizer's step that is being made, from 1; skipped ones don't count */
   const uint64_t *output_slots;       /* [n_outputs] f64[n_microbatches * n] (n = 1 unless concat): on the rank of its stage
                                        * where partial results are stored (in the window), on the loss rank where they arrive */

@@ -110,11 +110,13 @@ static void describe_bad(const pp_rank *rank, char *out_text, size_t text_bytes)
 /* What hasn't been told of the steps that changed nothing; the seen one is the last of `n`. */
 static void tell_skips(pp_rank *rank, uint64_t n, const char *why) {
   const pp_seen *seen = &rank->seen;
+  char scale[64] = "";
+  if (seen->loss_scale) snprintf(scale, sizeof scale, "; the loss scale is %.9g now", seen->loss_scale[PP_LOSS_SCALE_NEXT]);
   if (n > 1) pp_warn(rank, "%llu steps since the last line changed nothing; the last of them:", (unsigned long long)n);
   if (seen->uncounted) {
     pp_warn(rank, "step %llu: no target is counted; parameters stay as they are", (unsigned long long)seen->skipped_step);
   } else {
-    pp_warn(rank, "step %llu skipped: %s", (unsigned long long)seen->skipped_step, why);
+    pp_warn(rank, "step %llu skipped: %s%s", (unsigned long long)seen->skipped_step, why, scale);
   }
 }
 

@@ -155,6 +155,7 @@ void emit_c_statement(EmitTask *b, const PlanStatement *s) {
     else emit_output(b, s);
     break;
   case PLAN_OP_CONTROL:
+  case PLAN_OP_RESCALE:
   case PLAN_OP_FOLD:
   case PLAN_OP_ASSIGN: emit_copy(b, s); break;
   default: bug("%s: statement of op %d", b->task->name, (int)s->op);

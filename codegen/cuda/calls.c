@@ -28,6 +28,7 @@ static bool is_copy(const PlanStatement *s) {
   case PLAN_OP_DATA: return s->n_in == 1;
   case PLAN_OP_OUTPUT: return s->n_out == 1;
   case PLAN_OP_CONTROL:
+  case PLAN_OP_RESCALE:
   case PLAN_OP_FOLD:
   case PLAN_OP_ASSIGN: return true;
   default: return false;

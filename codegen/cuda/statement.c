@@ -154,6 +154,7 @@ void emit_cuda_statement(EmitTask *b, const PlanStatement *s) {
   case PLAN_OP_DATA: s->n_in ? emit_copy(b, s) : emit_data(b, s); break;
   case PLAN_OP_OUTPUT: s->n_out ? emit_copy(b, s) : emit_output(b, s); break;
   case PLAN_OP_CONTROL:
+  case PLAN_OP_RESCALE:
   case PLAN_OP_FOLD:
   case PLAN_OP_ASSIGN: emit_copy(b, s); break;
   default: bug("%s: statement of op %d", b->task->name, (int)s->op);

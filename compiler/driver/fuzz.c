@@ -159,7 +159,7 @@ static const char *const words[] = {
     "normal(0.0, 1.0)", "uniform(-1, 1)", "steps", "ranks", "stages", "microbatches", "iota(3)", "attention(x, x, x)",
     "transpose(x)", "x @ transpose(x)", "permute(x, [0, 1])", "concat([x, x])", "pad(x, 0, 1, 1)", "cast(x, i32)", "cast(x, f64)",
     "shape(x)", "pow(x, 2)", "sort([2, 1])", "copy", "reverse(0..3)", "print(1)", "dropout(x, 0.5)", "sqrt(x)", "x * x",
-    "nonfinite skip;", "dtype f64;", "clip global_norm(1.0);", "seed 3;", "generate net;", "stages 2;", "steps 0;",
+    "nonfinite skip;", "loss_scale dynamic(interval = 2);", "dtype f64;", "clip global_norm(1.0);", "seed 3;", "generate net;", "stages 2;", "steps 0;",
     "schedule interleaved_1f1b(chunks = 2);", "optimizer adamw(lr = constant(0.1));", "data x = synthetic(8, 5);",
     "data x = bytes(\"corpus.txt\", 9);", "bwd_input(0, 0); bwd_weight(0, 0);", "use nn;", "use optim;", "use schedules;",
 };

@@ -176,6 +176,13 @@ bool verify_control(OpArgs *a, const Type *given) {
   return ok || has_type(a, t, "is no control vector");
 }
 
+bool verify_rescale(OpArgs *a, const Type *given) {
+  (void)given;
+  Type t = in_type(a, 0);
+  bool ok = type_dtype(t) == PP_F64 && type_rank(t) == 1 && type_dim(t, 0) == PP_LOSS_SCALE_SIZE;
+  return ok || has_type(a, t, "is no loss scale");
+}
+
 bool verify_with_derivative(OpArgs *a, const Type *given) {
   int64_t n = args_int(a, "n_results", -1), m = args_int(a, "n_arguments", -1);
   if (n < 1 || m < 0 || n + m > a->n_in) return args_fail(a, "counts don't fit the operands");

@@ -162,6 +162,7 @@ VERIFY(attention);
 VERIFY(loss);
 VERIFY(output);
 VERIFY(control);
+VERIFY(rescale);
 VERIFY(with_derivative);
 VERIFY(parameter);
 VERIFY(source);

@@ -308,6 +308,11 @@ const char *op_string(Arena *arena, Op op, const char *name) {
   return arena_strndup(arena, s.length ? s.data : "", s.length);
 }
 
+const char *op_content(Arena *arena, Op op) {
+  OpId id = op_id(op);
+  return id == OP_LOSS_SCALE || id == OP_RESCALE ? "" : op_string(arena, op, "param");
+}
+
 const int64_t *op_ints(Arena *arena, Op op, const char *name, int64_t *out_n) {
   MlirAttribute a = op_attr(op, name);
   *out_n = 0;

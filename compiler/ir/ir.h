@@ -103,6 +103,9 @@ bool op_unit(Op op, const char *name);
 const char *op_string(Arena *arena, Op op, const char *name); /* null when absent; NUL-terminated */
 const int64_t *op_ints(Arena *arena, Op op, const char *name, int64_t *out_n); /* null and 0 when absent */
 Type op_type_attr(Op op, const char *name);
+/* What a leaf reads that effects change, and what an effect changes that leaves read: a parameter's name stands for
+ * its value, its gradients and its states, "" for the loss scale. Null: neither. */
+const char *op_content(Arena *arena, Op op);
 bool op_constant_is_float(Op constant);
 void op_set_int(Ir *ir, Op op, const char *name, int64_t v);
 void op_set_float(Ir *ir, Op op, const char *name, double v);

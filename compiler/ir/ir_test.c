@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "compiler/base/test.h"
+#include "compiler/items.h"
 #include "compiler/ir/internal.h"
 
 typedef struct {
@@ -142,6 +143,8 @@ static void build_effects(Fixture *f, Builder *b, Value x, Value index) {
   leaf(b, OP_OUTPUTS, many, 1, (Attr[]){string("output", "score")});
   Value control = ir_constant(b, type_tensor(f->ir, PP_F64, DIMS(PP_CONTROL_SIZE)), 0.1);
   ir_build(b, OP_CONTROL, 1, &control, 0, NULL, 0, NULL);
+  Value scale = leaf(b, OP_LOSS_SCALE, type_tensor(f->ir, PP_F64, DIMS(PP_LOSS_SCALE_SIZE)), 0, NULL);
+  ir_build(b, OP_RESCALE, 1, &scale, 0, NULL, 0, NULL);
 }
 
 static Op build_kernel(Fixture *f) {
@@ -469,7 +472,7 @@ static void test_pretty(void) {
 
 static void build_rank(Fixture *f, int rank, int64_t n_ops, const int64_t *ops) {
   Loc lines[] = {{0, 2, 1}, {0, 3, 4}};
-  int64_t actions[] = {PP_FWD, rank, 3, PP_UPDATE, rank, -1}, items[] = {0, 0, 0, PP_ARENA, 64, 512, 13, 0, 3, PP_WINDOW, 0, 128};
+  int64_t actions[] = {PP_FWD, rank, 3, PP_UPDATE, rank, -1}, items[] = {ITEM_PARAMETER, 0, 0, PP_ARENA, 64, 512, ITEM_VALUE, 0, 3, PP_WINDOW, 0, 128};
   int64_t bytes[PP_CLASS_COUNT + 3] = {576, 128};
   Attr a[] = {integer("rank", rank), ints("actions", 6, actions), {.name = "lines", .kind = ATTR_KIND_LINES, .n_ints = 2, .lines = lines},
               ints("ops", n_ops, ops), ints("items", 12, items), ints("bytes", PP_CLASS_COUNT + 3, bytes)};

@@ -86,6 +86,7 @@ static bool name_leaf(Printer *w, Op op, OpId id) {
   if (id == OP_PARAM) text = string(w, op, "param");
   if (id == OP_DATA) text = string(w, op, "source");
   if (id == OP_STEP) text = "step";
+  if (id == OP_LOSS_SCALE) text = "loss_scale";
   if (text) set_name(w, op_result(op, 0), text);
   return text != NULL;
 }
@@ -198,6 +199,7 @@ static const char *statement(Printer *w, Op op, OpId id) {
     }
     case OP_OUTPUT: return arena_printf(a, "output %s = %s of %s", string(w, op, "output"), string(w, op, "kind"), all);
     case OP_CONTROL: return arena_printf(a, "control := %s", all);
+    case OP_RESCALE: return arena_printf(a, "loss_scale := %s", all);
     case OP_LOOP:
       return arena_printf(a, "for each of %lld microbatches: %s", (long long)op_int(op, "count", 0), string(w, op, "body"));
     default: return expression(w, op, id);

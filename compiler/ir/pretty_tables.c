@@ -351,7 +351,7 @@ static const char *state_name(const Pretty *p, int64_t number) {
 static const char *item_name(const Pretty *p, const int64_t *item) {
   static const char *const plain[ITEM_KIND_COUNT] = {
       [ITEM_LOSSES] = "losses", [ITEM_COUNTS] = "counts", [ITEM_NORMS] = "norms",   [ITEM_CONTROL] = "control",
-      [ITEM_STEP] = "step",     [ITEM_PROMPT] = "prompt", [ITEM_LOGITS] = "logits"};
+      [ITEM_STEP] = "step",     [ITEM_LOSS_SCALE] = "loss_scale", [ITEM_PROMPT] = "prompt", [ITEM_LOGITS] = "logits"};
   Arena *a = p->tmp;
   long long key1 = item[1], key2 = item[2];
   switch ((ItemKind)item[0]) {

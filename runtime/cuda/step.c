@@ -38,6 +38,8 @@ static uint64_t lay_out_copies(pp_rank *rank, unsigned char *base) {
   if (has_losses) SEE(rank->seen.losses, double *, pp_address(rank, program->losses), vector);
   if (has_losses) SEE(rank->seen.counts, double *, pp_address(rank, program->counts), vector);
   if (has_losses) SEE(rank->seen.norms, double *, pp_address(rank, program->norms), sizeof(double) * (uint64_t)program->n_parameters);
+  if (program->first_loss_scale != 0)
+    SEE(rank->seen.loss_scale, double *, pp_address(rank, program->loss_scale), sizeof(double) * PP_LOSS_SCALE_SIZE);
   for (int k = 0; has_losses && k < program->n_outputs; k++)
     SEE(rank->seen.outputs[k], double *, pp_address(rank, program->output_slots[k]), output_bytes(program, k));
 #undef SEE
@@ -60,7 +62,7 @@ pp_status pp_cuda_step_create(pp_rank *rank) {
   struct pp_cuda *cuda = rank->cuda;
   uint64_t seen = lay_out_copies(rank, NULL);
   cuda->max_staged = (uint32_t)(program->staging_bytes / PP_ALIGNMENT);
-  cuda->copies = calloc((size_t)program->n_outputs + 5, sizeof *cuda->copies);
+  cuda->copies = calloc((size_t)program->n_outputs + 6, sizeof *cuda->copies);
   cuda->staged = calloc(cuda->max_staged + 1u, sizeof *cuda->staged);
   rank->seen.outputs = calloc((size_t)program->n_outputs + 1, sizeof *rank->seen.outputs);
   cuda->sample = malloc(longest_sample(program));

@@ -362,7 +362,7 @@ typedef struct {
 
 static void make_step(Step *s, const char *end, double apply, double count) {
   s->control[PP_CONTROL_APPLY] = apply;
-  s->control[PP_CONTROL_COUNT] = count;
+  s->control[PP_CONTROL_DIVISOR] = count;
   void *a = device(&s->state, sizeof s->state), *b = device(&s->step, sizeof s->step), *c = device(s->control, sizeof s->control);
   void *d = device(s->losses, sizeof s->losses), *e = device(s->norms, sizeof s->norms);
   launch("step_begin", pp_single_geometry(), (void *[]){&a, &b});

@@ -80,7 +80,7 @@ extern "C" __global__ __launch_bounds__(1) void decide(const double *losses, con
   norm = pp_sqrt_f64(norm) / count;
   double mean = count != 0 ? sum / count : 0;
   control[PP_CONTROL_LOSS] = mean;
-  control[PP_CONTROL_COUNT] = count;
+  control[PP_CONTROL_DIVISOR] = count;
   control[PP_CONTROL_NORM] = norm;
   control[PP_CONTROL_RATE] = 0.5;
   control[PP_CONTROL_FACTOR] = 1 / count;

@@ -51,7 +51,7 @@ PP_DEVICE void pp_step_end(pp_step_state *state, const double *control, const do
     state->updates++;
     return;
   }
-  pp_skip skip = {state->random.step, control[PP_CONTROL_COUNT] == 0.0, -1, -1, 0.0};
+  pp_skip skip = {state->random.step, control[PP_CONTROL_DIVISOR] == 0.0, -1, -1, 0.0};
   if (!skip.uncounted) pp_step_find_bad<N_MICROBATCHES, N_PARAMETERS>(losses, norms, &skip);
   state->n_skipped++;
   state->skip = skip;
