@@ -196,8 +196,8 @@ static void emit_transfer(Rank *r, int id) {
 
 static void emit_transfers(Rank *r) {
   if (r->n_transfers == 0) return;
-  start_table(r, "number in the job, peer, microbatch, value, bytes, place here, place in the sender's window,\n"
-                 " * sends, space", "pp_transfer transfers");
+  const char *comment = arena_printf(r->arena, "number in the job, peer, microbatch, value, bytes, place here,\n * %s, sends, space", r->target->source);
+  start_table(r, comment, "pp_transfer transfers");
   for (int i = 0; i < r->plan->n_transfers; i++)
     if (r->local_transfer[i] >= 0) emit_transfer(r, i);
   end_table(r);
@@ -533,7 +533,7 @@ static void emit_head(Rank *r) {
   emit_grouped(r->out, r->rank->arena_bytes);
   str_puts(r->out, " bytes of arena and ");
   emit_grouped(r->out, r->rank->window_bytes);
-  str_puts(r->out, " bytes of window, from which its peers read.\n */\n");
+  str_printf(r->out, " bytes of window, %s.\n */\n", r->target->window);
   str_printf(r->out, "#include <stddef.h>\n#include <stdint.h>\n\n%s", r->target->rank_includes);
   for (int s = 0; s < plan->n_stages; s++)
     if (plan->stages[s].rank == r->rank->rank) str_printf(r->out, "#include \"stage_%d.h\"\n", s);

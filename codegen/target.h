@@ -29,6 +29,8 @@ struct EmitTarget {
   const char *products;        /* "openblas": the library of the matrix products, in plan.json */
   const char *stage_includes;  /* lines of stage_K.c before kernels.h */
   const char *rank_includes;   /* lines of rank_R.c before the stages' headers */
+  const char *window;          /* what peers have to do with the window: "from which its peers read" */
+  const char *source;          /* what the place of the sender's buffer is to a receiver */
   const char *main_starts;     /* lines at the begin of main() */
   bool names_lives;            /* lifetimes are in all builds, for tools; else in checking builds */
   /* What statements and kernels both need to know of the plan; may be null. */

@@ -148,6 +148,14 @@ static void emit_bases(EmitTask *b) {
   emit_base(b, PLAN_ARG_WORKSPACE, "char *const workspace");
 }
 
+/* A comment in its column, or nearer to the code where all of it fits into the line only there; else it is wrapped. */
+static void emit_comment_behind(Str *out, const char *text) {
+  int width = (int)strlen(text) + 6, end = emit_column(out) + 1;
+  bool is_long = COMMENT_COLUMN + width > EMIT_COLUMNS;
+  emit_to_column(out, is_long && end + width <= EMIT_COLUMNS ? end : COMMENT_COLUMN);
+  emit_wrapped_comment(out, text);
+}
+
 static void emit_pointer(EmitTask *b, int i) {
   const PlanBuffer *buffer = &b->task->buffers[i];
   const PlanArgument *a = &b->task->arguments[b->argument[i]];
@@ -164,11 +172,10 @@ static void emit_pointer(EmitTask *b, int i) {
     str_printf(b->out, "c->at[%d];", b->argument[i]);
     comment = a->comment;
   }
-  emit_to_column(b->out, COMMENT_COLUMN);
   Str text = {0};
   emit_shape(&text, &buffer->type);
   if (comment && comment[0]) str_printf(&text, " %s", comment);
-  emit_wrapped_comment(b->out, str_text(&text));
+  emit_comment_behind(b->out, str_text(&text));
   str_putc(b->out, '\n');
   str_free(&text);
 }
@@ -212,12 +219,11 @@ static void statement_comment(Str *out, const PlanStatement *s) {
   if (s->line && s->line[0]) str_printf(out, n > 0 ? " (%s)" : "%s", s->line);
 }
 
-/* The comment stands behind the call when both fit into a line, else above it. */
+/* The call, its comment behind it when both fit into a line, else above it. */
 static void print_statement(Str *out, const Str *comment, Str *code) {
   int width = (int)comment->length + 6, end = emit_column(code) + 1;
   if (end + width <= EMIT_COLUMNS) {
-    emit_to_column(code, COMMENT_COLUMN + width <= EMIT_COLUMNS ? COMMENT_COLUMN : end);
-    emit_wrapped_comment(code, str_text(comment));
+    emit_comment_behind(code, str_text(comment));
     str_puts(out, str_text(code));
   } else {
     str_puts(out, "  ");

@@ -17,6 +17,8 @@ const EmitTarget emit_target_cpu = {
     .products = "openblas",
     .stage_includes = "#include <string.h>\n\n",
     .rank_includes = "#include \"kernels.h\"\n#include \"runtime/device.h\"\n#include \"runtime/pp.h\"\n",
+    .window = "from which its peers read",
+    .source = "place in the sender's window",
     .main_starts = "  if (pp_kernels_select() != 0) return 1;\n",
     .statement = emit_c_statement,
     .kernels = emit_kernels,

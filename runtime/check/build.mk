@@ -1,4 +1,4 @@
-# The checking libraries, and kernels for them: a fragment of this repository's Makefile and of that of emitted programs.
+# The checking libraries, and kernels for them: rules that ppc's own Makefile includes, and that of each program ppc emits for CUDA.
 # Include it behind the first target, with these set:
 #   CHECK_FROM   the folder of this file
 #   CHECK_TO     where to build

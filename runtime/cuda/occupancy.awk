@@ -2,6 +2,7 @@
 # kernels_launch.c (threads and dynamic shared memory), then what `ptxas -v` says. Occupancy by the programming
 # guide's rule: the warps of as many blocks as fit into a multiprocessor, of those that it holds; registers are
 # given out 256 at a time to a warp, shared memory 128 bytes at a time to a block, with 1 KiB of the system's own.
+# Rows have the order of kernels_launch.c, which is that of kernels.cu; of a block of one thread occupancy says nothing.
 BEGIN { printf "%-48s %6s %7s %9s %7s %8s %9s\n", "kernel", "arch", "threads", "registers", "shared", "spilled", "occupancy" }
 
 # {"scale_512", {2, 1, 1}, 256, 0},
@@ -9,6 +10,7 @@ BEGIN { printf "%-48s %6s %7s %9s %7s %8s %9s\n", "kernel", "arch", "threads", "
   split($0, part, "\"")
   sub(/^, \{[^}]*\}, /, "", part[3])
   split(part[3], number, /[,}]/)
+  order[n_kernels++] = part[2]
   threads[part[2]] = number[1] + 0
   dynamic[part[2]] = number[2] + 0
 }
@@ -39,5 +41,8 @@ function occupancy(arch, n, registers, shared,   warps, blocks) {
   }
   if (!(name in threads)) next
   shared += dynamic[name]
-  printf "%-48s %6s %7d %9d %7d %8d %8.0f%%\n", name, arch, threads[name], registers, shared, spilled, occupancy(arch, threads[name], registers, shared)
+  share = threads[name] == 1 ? "-" : sprintf("%.0f%%", occupancy(arch, threads[name], registers, shared))
+  rows[name] = rows[name] sprintf("%-48s %6s %7d %9d %7d %8d %9s\n", name, arch, threads[name], registers, shared, spilled, share)
 }
+
+END { for (k = 0; k < n_kernels; k++) printf "%s", rows[order[k]] }
