@@ -35,6 +35,7 @@ extern CheckNow check_now;
 /* race.c */
 void check_block_begin(void); /* the next serial */
 void check_shared_memory(char *start, size_t bytes, char *dynamic, size_t dynamic_bytes);
+size_t check_shared_touched(void); /* bytes of what isn't dynamic that the present block has touched */
 /* access.c. `code`: in device code, where. */
 enum { READ = 0, WRITE = 1, ATOMIC = 2 | WRITE, COPY = 4 | WRITE }; /* kinds; COPY: pending */
 void check_access_at(const void *address, size_t bytes, int kind, const void *code);

@@ -191,6 +191,20 @@ extern "C" __global__ __launch_bounds__(64) void too_many(float *x, float *y) { 
 // LAUNCH 1 32 50000: misuse: launch of too_much .* more dynamic shared memory than 48 KiB or its attribute allows
 extern "C" __global__ __launch_bounds__(64) void too_much(float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }
 
+// LAUNCH 1 32 47104: misuse: launch of too_much_together: 47104 bytes of dynamic shared memory and 4096 that it declares are more than 48 KiB
+extern "C" __global__ __launch_bounds__(32) void too_much_together(float *x, float *y) {
+  __shared__ float tile[1024];
+  for (unsigned i = threadIdx.x; i < 1024; i += 32) tile[i] = x[threadIdx.x];
+  y[threadIdx.x] = tile[threadIdx.x];
+}
+
+// LAUNCH 1 32 45056: clean
+extern "C" __global__ __launch_bounds__(32) void as_much_as_fits(float *x, float *y) {
+  __shared__ float tile[1024];
+  for (unsigned i = threadIdx.x; i < 1024; i += 32) tile[i] = x[threadIdx.x];
+  y[threadIdx.x] = tile[threadIdx.x];
+}
+
 // LAUNCH 1,65536 32: misuse: launch of too_high .* a grid has at most
 extern "C" __global__ __launch_bounds__(64) void too_high(float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }
 
