@@ -209,6 +209,7 @@ static void build_job(Build *b, const CompileOptions *options) {
   p->target = b->t->target;
   p->arch = options ? options->arch : NULL;
   p->scratch_bytes = b->t->scratch_bytes;
+  p->partial_bytes = b->t->partial_bytes;
   p->seed = (uint64_t)op_int(top, "pp.seed", 0);
   p->steps = op_int(top, "pp.steps", 0);
   p->microbatch = (int)op_int(top, "pp.microbatch", 1);

@@ -262,6 +262,7 @@ typedef struct {
   pp_target target;
   const char *arch;          /* CUDA: "80,90", as --arch says; null: those of the Makefile */
   int64_t scratch_bytes;     /* CUDA: for each compute stream, behind arena and window: workspace of products, partial sums */
+  int64_t partial_bytes;     /* of them, the partial sums */
   pp_dtype dtype;
   bool tf32;                 /* CUDA: the model's products of f32 are computed in TF32 */
   uint64_t seed;

@@ -158,11 +158,10 @@ static void put_device(const Plan *plan, Str *out) {
   str_printf(out, "\non the device%*s%*s%*s%*s\n", WIDTH, "mapped", WIDTH, "products", WIDTH, "partial sums", WIDTH, "allocated");
   for (int i = 0; i < plan->n_ranks; i++) {
     const PlanRank *r = &plan->ranks[i];
-    int64_t partials = PP_CUDA_PARTIALS * (int64_t)sizeof(double);
     str_printf(out, "rank %-8d", r->rank);
     str_put_grouped(out, mapped_bytes(r), WIDTH);
-    str_put_grouped(out, (plan->scratch_bytes - partials) * r->n_streams, WIDTH);
-    str_put_grouped(out, partials * r->n_streams, WIDTH);
+    str_put_grouped(out, (plan->scratch_bytes - plan->partial_bytes) * r->n_streams, WIDTH);
+    str_put_grouped(out, plan->partial_bytes * r->n_streams, WIDTH);
     str_put_grouped(out, plan_device_bytes(plan, r), WIDTH);
     str_printf(out, "%s\n", r->n_streams > 1 ? "  two compute streams" : "");
   }

@@ -425,15 +425,35 @@ static void read_ranks(Tasks *t) {
   for (int i = 0; i < ops.n; i++) read_rank(t, ops.at[i]);
 }
 
+/* Partial sums that kernel `func` leaves: of each of its sums over everything, one for each chunk. */
+static int64_t count_partials(Arena *arena, Op func) {
+  OpVec ops = block_ops(arena, func_body(func));
+  int64_t n = 0;
+  for (int i = 0; i < ops.n; i++)
+    if (op_id(ops.at[i]) != OP_NONE && op_class(op_id(ops.at[i])) == CLASS_REDUCE && type_elements(value_type(op_result(ops.at[i], 0))) == 1)
+      n += (type_elements(value_type(op_operand(ops.at[i], 0))) - 1) / PP_CUDA_CHUNK + 1;
+  return n;
+}
+
+static int64_t align_device(int64_t bytes) { return (bytes + PP_CUDA_ALIGNMENT - 1) / PP_CUDA_ALIGNMENT * PP_CUDA_ALIGNMENT; }
+
+static int64_t partial_bytes(const Tasks *t) {
+  int64_t most = PP_CUDA_PARTIALS;
+  for (int i = 0; i < t->n_kernels; i++) {
+    int64_t n = count_partials(t->arena, t->kernels[i]);
+    if (n > most) most = n;
+  }
+  return align_device(most * (int64_t)sizeof(double));
+}
+
 /* On CUDA each compute stream has a workspace for the library of products, and one for partial sums. */
 static void read_target(Tasks *t, Op top) {
   const char *target = op_string(t->arena, top, "pp.target");
   if (!target) return;
   if (strcmp(target, "cuda") != 0) bug("no target '%s'", target);
   t->target = PP_TARGET_CUDA;
-  int64_t products = op_int(top, "pp.products_workspace", 0);
-  products = (products + PP_CUDA_ALIGNMENT - 1) / PP_CUDA_ALIGNMENT * PP_CUDA_ALIGNMENT;
-  t->scratch_bytes = products + PP_CUDA_PARTIALS * (int64_t)sizeof(double);
+  t->partial_bytes = partial_bytes(t);
+  t->scratch_bytes = align_device(op_int(top, "pp.products_workspace", 0)) + t->partial_bytes;
 }
 
 int tasks_streams(const TaskRank *rank) {
@@ -451,12 +471,12 @@ Tasks *tasks_read(Ir *ir, Arena *arena) {
   t->n_ranks = (int)op_int(top, "pp.ranks", 1);
   t->n_microbatches = (int)op_int(top, "pp.microbatches", 1);
   t->generate = op_unit(top, "pp.generate");
-  read_target(t, top);
   t->loss_stage = -1;
   t->states = split_words(arena, op_string(arena, top, "pp.states"), ',', &t->n_states);
   read_parameters(t);
   read_sources(t);
   read_kernels(t);
+  read_target(t, top);
   read_tasks(t);
   read_values(t);
   read_ranks(t);

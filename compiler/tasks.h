@@ -86,6 +86,7 @@ typedef struct {
   bool generate;
   pp_target target;
   int64_t scratch_bytes;       /* CUDA: of each compute stream, beside arena and window */
+  int64_t partial_bytes;       /* of them, the partial sums */
   int n_tasks;
   Task *tasks;
   const int *by_stage;         /* [n_stages * PP_TASK_KIND_COUNT] index of the task, -1 */

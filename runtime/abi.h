@@ -31,8 +31,9 @@ static inline const char *pp_epilogue_name(pp_epilogue epilogue) {
   return names[epilogue];
 }
 
-/* Partial sums that a kernel may keep in the scratch memory of its stream. */
-enum { PP_CUDA_PARTIALS = 65536 };
+/* A sum over a whole tensor of more elements than PP_CUDA_CHUNK is made in chunks of as many. For the chunks' sums each
+ * stream has scratch memory: for PP_CUDA_PARTIALS of them, or more where one kernel has more. */
+enum { PP_CUDA_CHUNK = 65536, PP_CUDA_PARTIALS = 65536 };
 
 /* What a program runs on. */
 typedef enum { PP_TARGET_CPU, PP_TARGET_CUDA } pp_target;

@@ -171,7 +171,8 @@ typedef struct {
   const struct pp_product *products;  int n_products;
   const char *const *places;          int n_places;         /* of checked indices: "wte (gpt2.pp:12)" */
   int n_streams;                      /* compute streams: 2 with `overlap`, else 1 */
-  uint64_t scratch_bytes;             /* of each: workspace of products and partial sums */
+  uint64_t scratch_bytes;             /* of each: partial sums and workspace of products */
+  uint64_t partial_bytes;             /* of them, the partial sums: the first */
   uint64_t staging_bytes;             /* sample data that a step of this rank reads, each call's rounded up to PP_ALIGNMENT */
   /* with -DPP_CHECK; empty otherwise */
   const pp_life *lives;               uint32_t n_lives;

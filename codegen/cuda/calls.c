@@ -56,6 +56,13 @@ static void name_attention(const PlanTask *task, const PlanStatement *s, Str *ou
   str_printf(out, " %s", scale); /* not part of the name */
 }
 
+/* "update_f32"; with the dtype of what is stored there, where that is another: "update_f32_of_bf16". */
+static void name_dtypes(const PlanTask *task, const PlanStatement *s, const char *what, Str *out) {
+  pp_dtype from = in_type(task, s, 0)->dtype, to = out_type(task, s, 0)->dtype;
+  str_printf(out, "%s_%s", what, pp_dtype_name(to));
+  if (from != to) str_printf(out, "_of_%s", pp_dtype_name(from));
+}
+
 /* False: the statement launches no instance of a template. */
 static bool describe(const PlanTask *task, const PlanStatement *s, Str *out) {
   switch (s->op) {
@@ -65,11 +72,12 @@ static bool describe(const PlanTask *task, const PlanStatement *s, Str *out) {
     return true;
   case PLAN_OP_SCATTER_ADD:
   case PLAN_OP_SCATTER_ACCUMULATE:
-    str_printf(out, "scatter_add_%s_%lldx%lld_%lld", pp_dtype_name(out_type(task, s, 0)->dtype), (long long)rows_of(out_type(task, s, 0)),
-               (long long)row_of(out_type(task, s, 0)), (long long)plan_elements(in_type(task, s, 1)));
+    name_dtypes(task, s, "scatter_add", out);
+    str_printf(out, "_%lldx%lld_%lld", (long long)rows_of(out_type(task, s, 0)), (long long)row_of(out_type(task, s, 0)), (long long)plan_elements(in_type(task, s, 1)));
     return true;
   case PLAN_OP_ACCUMULATE:
-    str_printf(out, "accumulate_%s_%lld", pp_dtype_name(out_type(task, s, 0)->dtype), (long long)plan_elements(in_type(task, s, 0)));
+    name_dtypes(task, s, "accumulate", out);
+    str_printf(out, "_%lld", (long long)plan_elements(in_type(task, s, 0)));
     return true;
   case PLAN_OP_ATTENTION:
   case PLAN_OP_ATTENTION_GRAD: name_attention(task, s, out); return true;
@@ -84,7 +92,8 @@ static bool describe(const PlanTask *task, const PlanStatement *s, Str *out) {
     return true;
   }
   if (!is_copy(s) || !is_update(task)) return false;
-  str_printf(out, "update_%s_%lld", pp_dtype_name(out_type(task, s, 0)->dtype), (long long)plan_elements(out_type(task, s, 0)));
+  name_dtypes(task, s, "update", out);
+  str_printf(out, "_%lld", (long long)plan_elements(out_type(task, s, 0)));
   return true;
 }
 

@@ -49,7 +49,7 @@ static bool is_chunked(const Emit *e, int v) {
 }
 
 /* Stages of such sums; how many there are. */
-static int find_chunked(Emit *e) {
+static int find_chunked(Emit *e, const Plan *plan) {
   Device *d = device_of(e);
   int n_stages = 0;
   int64_t used = 0;
@@ -63,7 +63,7 @@ static int find_chunked(Emit *e) {
     used += device_chunks(e, v);
     if (++d->stage[v] > n_stages) n_stages = d->stage[v];
   }
-  if (used > PP_CUDA_PARTIALS) bug("kernel %s: %lld partial sums", e->k->name, (long long)used);
+  if (used > PP_CUDA_PARTIALS && used > plan->partial_bytes / (int64_t)sizeof(double)) bug("kernel %s: %lld partial sums", e->k->name, (long long)used);
   return n_stages;
 }
 
@@ -531,7 +531,7 @@ CudaKernel cuda_fused_kernel(Arena *arena, const Plan *plan, int number, bool gu
   e.buffered = arena_alloc_array(arena, n_values, sizeof *e.buffered);
   e.form = is_wide(&e) ? &device_form_wide : &device_form;
   kernel_count_reductions(&e);
-  int n_stages = find_chunked(&e);
+  int n_stages = find_chunked(&e, plan);
   const char *name = guarded ? arena_printf(arena, "%s_guarded", k->name) : k->name;
   const CudaParameter *parameters = make_parameters(&e);
   CudaKernel *before = NULL;

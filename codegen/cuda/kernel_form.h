@@ -7,7 +7,7 @@
 #include "codegen/kernel_emit.h"
 
 enum {
-  CHUNK = 65536, /* elements of a partial sum of a whole tensor */
+  CHUNK = PP_CUDA_CHUNK,
   PACK = 4       /* neighbouring elements of a thread that are loaded and stored at once */
 };
 

@@ -149,28 +149,31 @@ static Slots find_slots(Arena *arena, const PlanTask *task, int n, const int *me
 typedef struct {
   const char *description;
   int n, members[MAX_MEMBERS];
+  int64_t n_chunks;       /* of all members */
 } Open;
 
 typedef VEC(Open *) Opens;
 
-static bool may_join(const PlanTask *task, const Open *open, int statement) {
+static bool may_join(const PlanTask *task, const Open *open, int statement, int64_t n_chunks) {
   const PlanStatement *s = &task->statements[statement];
+  if (open->n_chunks + n_chunks > PP_CUDA_PARTIALS) return false;
   if (open->n == MAX_MEMBERS || (open->n + 1) * (s->n_in + s->n_out) > MAX_POINTERS) return false;
   for (int i = open->members[0]; i < statement; i++)
     if (conflict(task, &task->statements[i], s)) return false;
   return true;
 }
 
-static void add_statement(Arena *arena, const PlanTask *task, Opens *opens, const char *description, int statement) {
+static void add_statement(Arena *arena, const PlanTask *task, Opens *opens, const char *description, int statement, int64_t n_chunks) {
   for (int i = opens->n - 1; i >= 0; i--) {
     Open *open = opens->at[i];
     if (strcmp(open->description, description)) continue;
-    if (!may_join(task, open, statement)) break;
+    if (!may_join(task, open, statement, n_chunks)) break;
     open->members[open->n++] = statement;
+    open->n_chunks += n_chunks;
     return;
   }
   Open *open = arena_alloc(arena, sizeof *open);
-  *open = (Open){.description = description, .n = 1, .members = {statement}};
+  *open = (Open){.description = description, .n = 1, .members = {statement}, .n_chunks = n_chunks};
   VEC_PUSH(arena, opens, open);
 }
 
@@ -205,8 +208,9 @@ CudaGroups cuda_groups_find(Arena *arena, const Plan *plan, const PlanTask *task
   Opens opens = {0};
   for (int i = 0; i < task->n_statements; i++) {
     if (task->statements[i].op != PLAN_OP_KERNEL) continue;
-    const char *description = describe(arena, &plan->kernels[task->statements[i].kernel]);
-    if (description) add_statement(arena, task, &opens, description, i);
+    const PlanKernel *k = &plan->kernels[task->statements[i].kernel];
+    const char *description = describe(arena, k);
+    if (description) add_statement(arena, task, &opens, description, i, is_sum(k) ? (size_of(k) + CHUNK - 1) / CHUNK : 0);
   }
   CudaGroup *groups = arena_alloc_array(arena, (size_t)opens.n, sizeof *groups);
   for (int i = 0; i < opens.n; i++) {

@@ -39,8 +39,8 @@ static void emit_members(Str *out, const Plan *plan, const PlanRank *rank) {
                   "  .kernels = pp_kernels, .n_kernels = n_kernels,\n"
                   "  .products = pp_products, .n_products = n_products,\n"
                   "  .places = pp_places, .n_places = n_places,\n"
-                  "  .n_streams = %d, .scratch_bytes = %lld, .staging_bytes = %lld,\n",
-             rank->n_streams, (long long)plan->scratch_bytes, (long long)staging);
+                  "  .n_streams = %d, .scratch_bytes = %lld, .partial_bytes = %lld, .staging_bytes = %lld,\n",
+             rank->n_streams, (long long)plan->scratch_bytes, (long long)plan->partial_bytes, (long long)staging);
 }
 
 const EmitTarget emit_target_cuda = {

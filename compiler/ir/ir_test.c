@@ -284,7 +284,7 @@ static void test_inference_errors(void) {
   CHECK(said(&f, "concat: f32[4, 8] and f32[16, 4] don't fit together"));
   Attr axis = {.name = "axis", .kind = ATTR_KIND_INT};
   Value many[3 * IR_MAX_RUNS];
-  for (int i = 0; i < 3 * IR_MAX_RUNS; i++) many[i] = ir_slice(&b, y, (int64_t[]){0, 0}, (int64_t[]){1 + i % 2, 4});
+  for (int m = 0; m < 3 * IR_MAX_RUNS; m++) many[m] = ir_slice(&b, y, (int64_t[]){0, 0}, (int64_t[]){1 + m % 2, 4});
   CHECK(type_equal(value_type(ir_concat(&b, 3 * IR_MAX_RUNS, many, 0)), f32(&f, DIMS(9 * IR_MAX_RUNS / 2, 4))));
   CHECK(op_is_null(ir_build(&b, OP_CONCAT, IR_MAX_RUNS + 1, many, 0, NULL, 1, &axis)));
   CHECK(said(&f, "concat: the type changes more than 64 times along the operands"));

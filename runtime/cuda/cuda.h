@@ -50,7 +50,7 @@ const pp_random_state *pp_device_random(const pp_call *call);
 double *pp_device_losses(const pp_call *call);                /* f64[n_microbatches], on the loss rank */
 double *pp_device_counts(const pp_call *call);
 double *pp_device_output(const pp_call *call, int output);    /* where partial results of this output are stored */
-double *pp_device_scratch(const pp_call *call);               /* partial sums: PP_CUDA_PARTIALS doubles of this stream */
+double *pp_device_scratch(const pp_call *call);               /* partial sums: partial_bytes of this stream */
 pp_fault *pp_device_fault(const pp_call *call);               /* see runtime/kernels/cuda/fault.cuh */
 
 #ifdef __cplusplus

@@ -59,10 +59,9 @@ PP_GEOMETRY int pp_scatter_group(int64_t rows, int wide_bytes) {
   return group;
 }
 
-/* Columns of a row by grid.y, rows of the table by grid.x; wide_bytes: of what is added in (8 for f64, else 4). */
+/* Blocks go through the groups of rows of the table, and for each through the columns of a row; wide_bytes: of what is added in (8 for f64, else 4). */
 PP_GEOMETRY pp_geometry pp_scatter_geometry(int64_t rows, int64_t row, int wide_bytes) {
-  pp_geometry g = {{pp_ceil_div(rows, pp_scatter_group(rows, wide_bytes)), pp_ceil_div(row, PP_CUDA_BLOCK), 1}, PP_CUDA_BLOCK, 1, 0};
-  return g;
+  return pp_flat_geometry(pp_ceil_div(rows, pp_scatter_group(rows, wide_bytes)) * pp_ceil_div(row, PP_CUDA_BLOCK) * PP_CUDA_BLOCK);
 }
 
 /* --- attention ------------------------------------------------------------------------------------------------ */

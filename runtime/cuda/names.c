@@ -95,7 +95,7 @@ static pp_status name_buffers(pp_rank *rank) {
   regions->heap = nvtxMemHeapRegister(NULL, &heap);
   for (int i = 0; i < program->n_streams; i++) {
     static const char *const parts[2][2] = {{"partial sums", "products' workspace"}, {"partial sums 2", "products' workspace 2"}};
-    size_t partial_bytes = PP_CUDA_PARTIALS * sizeof(double);
+    size_t partial_bytes = program->partial_bytes;
     name_region(regions, cuda->scratch[i], partial_bytes, parts[i][0]);
     if (program->scratch_bytes > partial_bytes)
       name_region(regions, cuda->scratch[i] + partial_bytes, program->scratch_bytes - partial_bytes, parts[i][1]);

@@ -10,10 +10,8 @@
 
 enum { POINTER_ALIGNMENT = 16 }; /* of any operand */
 
-static uint64_t partial_bytes(void) { return PP_CUDA_PARTIALS * sizeof(double); }
-
 static uint64_t workspace_bytes(const pp_program *program) {
-  return program->scratch_bytes > partial_bytes() ? program->scratch_bytes - partial_bytes() : 0;
+  return program->scratch_bytes - program->partial_bytes;
 }
 
 static cudaDataType type_of(int dtype) {
@@ -151,7 +149,7 @@ void pp_product_run(const pp_call *call, int product, const void *a, const void 
   const pp_product_plan *plan = &cuda->products[product];
   const void *alpha = plan->is_f64 ? (const void *)&long_ones[1] : &ones[1];
   const void *beta = plan->is_f64 ? (const void *)&long_ones[accumulate != 0] : &ones[accumulate != 0];
-  void *workspace = workspace_bytes(rank->program) ? cuda->scratch[cuda->current] + partial_bytes() : NULL;
+  void *workspace = workspace_bytes(rank->program) ? cuda->scratch[cuda->current] + rank->program->partial_bytes : NULL;
   PP_BLAS_DO(rank, cublasLtMatmul(cuda->blas, plan->description, alpha, b, plan->b, a, plan->a, beta, c, plan->c, c, plan->c, &plan->algorithm,
                                   workspace, workspace_bytes(rank->program), cuda->compute[cuda->current]));
 }

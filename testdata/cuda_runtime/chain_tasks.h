@@ -58,6 +58,6 @@ static void set_cuda(pp_program *p) {
   p->places = test_places;
   p->n_places = 1;
   p->n_streams = 1;
-  p->scratch_bytes = PP_CUDA_PARTIALS * sizeof(double);
+  p->scratch_bytes = p->partial_bytes = PP_CUDA_PARTIALS * sizeof(double);
   p->staging_bytes = MICROBATCHES * (((uint64_t)elements() * 4 + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT);
 }

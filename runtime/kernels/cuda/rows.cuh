@@ -82,7 +82,8 @@ PP_DEVICE void pp_scatter_add(const U *dy, const int32_t *index, T *out, int acc
   static_assert(GROUP <= 32, "a bit for each row");
   __shared__ Wide sums[GROUP * PP_CUDA_BLOCK];
   __shared__ int32_t found[PP_SCATTER_CHUNK], counts[2][PP_CUDA_BLOCK / 32];
-  int64_t first = (int64_t)blockIdx.x * GROUP, column = (int64_t)blockIdx.y * PP_CUDA_BLOCK + threadIdx.x;
+  constexpr uint32_t STRIPES = (uint32_t)pp_ceil_div(ROW, PP_CUDA_BLOCK);
+  int64_t first = (int64_t)(blockIdx.x / STRIPES) * GROUP, column = (int64_t)(blockIdx.x % STRIPES) * PP_CUDA_BLOCK + threadIdx.x;
   int64_t n_rows = ROWS - first < GROUP ? ROWS - first : GROUP;
   uint32_t touched = 0; // rows of the group, the same in all threads
   for (int64_t base = 0; base < N; base += PP_SCATTER_CHUNK) {
@@ -104,7 +105,7 @@ PP_DEVICE void pp_scatter_add(const U *dy, const int32_t *index, T *out, int acc
     if (is_touched || !accumulate)
       out[(first + row) * ROW + column] = is_touched ? pp_convert<T>(sums[row * PP_CUDA_BLOCK + threadIdx.x]) : pp_convert<T>((Wide)0);
   }
-  if (blockIdx.x == 0 && blockIdx.y == 0) pp_check_indices<N, ROWS>(index, fault, place, microbatch);
+  if (blockIdx.x == 0) pp_check_indices<N, ROWS>(index, fault, place, microbatch);
 }
 
 #endif
