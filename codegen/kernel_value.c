@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "codegen/kernel_emit.h"
+#include "codegen/parts.h"
 #include "runtime/kernels/bf16.h"
 
 enum {
@@ -33,7 +34,7 @@ const char *kernel_base_name(Emit *e, int v) {
     for (char *c = name; *c; c++)
       if (!isalnum((unsigned char)*c)) *c = '_';
     if (strlen(name) > 40) name[40] = 0;
-    return name;
+    return emit_may_be_taken(name) ? arena_printf(e->arena, "%s_", name) : name;
   }
   return arena_printf(e->arena, "%s_%d", kernel_ops[n->op].name, v);
 }

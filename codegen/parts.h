@@ -14,6 +14,9 @@ enum { EMIT_COLUMNS = 100 };
 void emit_add(Arena *arena, EmitFiles *files, const char *path, Str *str);
 /* "float", "double", "int32_t", "uint8_t" (bool), "uint16_t" (bf16). */
 const char *emit_c_type(pp_dtype dtype);
+/* Whether a name from the model might be a macro, a type or something of ours in emitted code: not the words of C and C++,
+ * which each place lists with what else it uses. */
+bool emit_may_be_taken(const char *name);
 /* "PP_F32" … */
 const char *emit_dtype(pp_dtype dtype);
 /* "PP_FWD" …, and for people "fwd" … */

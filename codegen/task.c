@@ -12,8 +12,11 @@ enum { COMMENT_COLUMN = 64 };
 
 /* --- frames -------------------------------------------------------------------------------------- */
 
+/* What stands behind a field's name. */
+static const char *field_end(const PlanField *field) { return emit_may_be_taken(field->name) ? "_" : ""; }
+
 static void emit_field(Str *out, const PlanField *field) {
-  str_printf(out, "  _Alignas(%d) %s %s[", PP_ALIGNMENT, emit_c_type(field->type.dtype), field->name);
+  str_printf(out, "  _Alignas(%d) %s %s%s[", PP_ALIGNMENT, emit_c_type(field->type.dtype), field->name, field_end(field));
   for (int i = 0; i < field->type.rank; i++)
     str_printf(out, "%s%lld", i ? " * " : "", (long long)field->type.dims[i]);
   str_puts(out, field->type.rank ? "];" : "1];");
@@ -39,8 +42,8 @@ static void emit_frame(Str *out, int stage, const char *what, const char *why, i
     end = fields[i].offset + plan_bytes(&fields[i].type);
   }
   str_puts(out, "};\n");
-  str_printf(out, "_Static_assert(offsetof(struct stage_%d_%s, %s) == %lld, \"as planned\");\n", stage, what,
-             fields[n - 1].name, (long long)fields[n - 1].offset);
+  str_printf(out, "_Static_assert(offsetof(struct stage_%d_%s, %s%s) == %lld, \"as planned\");\n", stage, what,
+             fields[n - 1].name, field_end(&fields[n - 1]), (long long)fields[n - 1].offset);
   str_printf(out, "_Static_assert(sizeof(struct stage_%d_%s) <= %lld, \"as planned\");\n", stage, what,
              (long long)pp_align(frame_bytes));
 }
@@ -84,9 +87,9 @@ static const char *const reserved[] = {
 
 /* The plan's names are unique, but not apart from C's words and ours. */
 static const char *local_name(EmitTask *b, const char *wanted) {
+  if (emit_may_be_taken(wanted)) wanted = arena_printf(b->arena, "%s_", wanted);
   const char *name = wanted;
-  bool ours = str_starts_with(wanted, "pp_");
-  for (int i = 2; ours || map_find(&b->taken, name); i++, ours = false)
+  for (int i = 2; map_find(&b->taken, name); i++)
     name = arena_printf(b->arena, "%s_%d", wanted, i);
   map_put(b->arena, &b->taken, name, NULL);
   return name;
@@ -164,7 +167,7 @@ static void emit_pointer(EmitTask *b, int i) {
   const char *comment = NULL;
   if (buffer->place == PLAN_FRAME) {
     const PlanField *fields = buffer->sub ? b->stage->weight_fields : b->stage->fields;
-    str_printf(b->out, "%s->%s;", buffer->sub ? "weight_frame" : "frame", fields[buffer->index].name);
+    str_printf(b->out, "%s->%s%s;", buffer->sub ? "weight_frame" : "frame", fields[buffer->index].name, field_end(&fields[buffer->index]));
     comment = fields[buffer->index].line;
   } else if (buffer->place == PLAN_SCRATCH) {
     str_printf(b->out, "(%s *)(workspace + %lld);", type, (long long)buffer->index);

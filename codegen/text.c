@@ -1,5 +1,6 @@
 /* Text helpers of code generation. In: strings, types and numbers of the plan. Out: pieces of C.
  * Escapes whatever comes from the user, so that no name or path can leave its literal or comment. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,20 @@ void emit_add(Arena *arena, EmitFiles *files, const char *path, Str *str) {
   char *text = arena_strndup(arena, str_text(str), str->length);
   VEC_PUSH(arena, files, (EmitFile){arena_strdup(arena, path), text, str->length, false});
   str_free(str);
+}
+
+/* With `_` behind it a name is as it was, so that names that get one stay apart from those that had it. */
+bool emit_may_be_taken(const char *name) {
+  static const char *const ours[] = {"pp_", "PP_", "_", "launch_", "kernel_", "product_"};
+  for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+    if (str_starts_with(name, ours[i])) return true;
+  size_t length = strlen(name), letters = 0;
+  while (length > 0 && name[length - 1] == '_') length--;
+  for (size_t i = 0; i < length; i++) {
+    if (islower((unsigned char)name[i])) return length > 2 && !strncmp(name + length - 2, "_t", 2);
+    letters += isupper((unsigned char)name[i]) != 0;
+  }
+  return letters > 1; /* a macro */
 }
 
 const char *emit_c_type(pp_dtype dtype) {

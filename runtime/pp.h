@@ -213,6 +213,7 @@ void pp_accumulate_f64(int64_t n, const double *x, double *acc, int accumulate);
 void pp_gather_f32(int64_t n, int64_t row, const float *table, const int32_t *index, float *out);
 void pp_gather_f64(int64_t n, int64_t row, const double *table, const int32_t *index, double *out);
 void pp_gather_bf16(int64_t n, int64_t row, const uint16_t *table, const int32_t *index, uint16_t *out);
+void pp_gather_bool(int64_t n, int64_t row, const uint8_t *table, const int32_t *index, uint8_t *out);
 void pp_gather_i32(int64_t n, int64_t row, const int32_t *table, const int32_t *index, int32_t *out);
 /* out[index[i]] += dy[i], in the order of i; out has `rows` rows and is zeroed first unless accumulate. */
 void pp_scatter_add_f32(int64_t n, int64_t row, int64_t rows, const float *dy, const int32_t *index, float *out, int accumulate);

@@ -367,8 +367,8 @@ void pp_check_indices(const pp_call *call, const int32_t *index, int64_t n, int6
   while (index[i] >= 0 && index[i] < rows) i++;
   char where[512];
   pp_describe_place(call->rank->slot, where, sizeof where);
-  pp_fail(call->rank, PP_EXIT_FAILED, "%s: index %d at place %lld is not below %lld, in %s", place, index[i], (long long)i,
-          (long long)rows, where);
+  pp_fail(call->rank, PP_EXIT_FAILED, "%s: index %d at place %lld is outside 0 … %lld, in %s", place, index[i], (long long)i,
+          (long long)rows - 1, where);
   pp_leave(call->rank);
 }
 

@@ -351,7 +351,7 @@ static void a_bad_index_stops_the_run(void) {
   setenv("PP_TEST_BAD_INDEX_STEP", "2", 1);
   CHECK(run(2, ARGUMENTS("--steps=9")) == 4);
   CHECK(job.status[0] == 4 && job.status[1] == 4);
-  CHECK_TEXT(job.err, "wte: index 70000 at place 3 is not below 65536, in step 2, stage_0_fwd, stage 0, microbatch 0");
+  CHECK_TEXT(job.err, "wte: index 70000 at place 3 is outside 0 … 65535, in step 2, stage_0_fwd, stage 0, microbatch 0");
   unsetenv("PP_TEST_BAD_INDEX_STEP");
   CHECK(run(2, ARGUMENTS("--steps=2")) == 0);
   unsetenv("PP_TEST_VOCABULARY");

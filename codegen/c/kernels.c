@@ -40,7 +40,7 @@ const char *const *kernel_parameter_names(Arena *arena, const PlanKernel *k) {
   for (int i = 0; i < n; i++) {
     char *base = next_name(arena, &at);
     if (!base) base = i < k->n_inputs ? arena_printf(arena, "in%d", i) : k->n_outputs == 1 ? arena_strdup(arena, "out") : arena_printf(arena, "out%d", i - k->n_inputs);
-    if (is_keyword(base)) base = arena_printf(arena, "%s_", base);
+    if (is_keyword(base) || emit_may_be_taken(base)) base = arena_printf(arena, "%s_", base);
     const char *name = base;
     bool taken = true;
     for (int number = 2; taken; number++) {

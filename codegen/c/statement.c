@@ -7,11 +7,7 @@
 
 static const PlanType *type_of(const EmitTask *b, int buffer) { return &b->task->buffers[buffer].type; }
 
-static const char *suffix(const EmitTask *b, int buffer) {
-  pp_dtype dtype = type_of(b, buffer)->dtype;
-  if (dtype == PP_BOOL) bug("%s: no routine for '%s'", b->task->name, b->task->buffers[buffer].name);
-  return pp_dtype_name(dtype);
-}
+static const char *suffix(const EmitTask *b, int buffer) { return pp_dtype_name(type_of(b, buffer)->dtype); }
 
 /* "pp_gather_" and the dtype of a buffer. */
 static void start_routine(EmitCall *call, EmitTask *b, const char *stem, int buffer) {

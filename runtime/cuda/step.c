@@ -253,8 +253,8 @@ static pp_status copy_seen(pp_rank *rank) {
 static pp_status tell_fault(pp_rank *rank, const pp_fault *f) {
   const pp_program *program = rank->program;
   const char *place = f->place >= 0 && f->place < program->n_places ? program->places[f->place] : "a table";
-  return pp_fail(rank, PP_EXIT_FAILED, "%s: index %d at place %d is not below %d, in microbatch %d, in step %llu or one since the last that was looked at",
-                 place, f->value, f->position, f->rows, f->microbatch, (unsigned long long)rank->step);
+  return pp_fail(rank, PP_EXIT_FAILED, "%s: index %d at place %d is outside 0 … %d, in microbatch %d, in step %llu or one since the last that was looked at",
+                 place, f->value, f->position, f->rows - 1, f->microbatch, (unsigned long long)rank->step);
 }
 
 static pp_status look(pp_rank *rank) {

@@ -104,9 +104,9 @@ status=0
 $ppc run gather.pp >out 2>err || status=$?
 case $status in
 1) grep -q 'rows: token 10 is 7, outside the vocabulary of 5' err || fail "the file, place and value are to be named" ;;
-4) grep -q 'nn.pp:[0-9]*: index 7 .* not below 5, in step 1, stage_1_fwd, stage 1, microbatch 2' err || fail "stage and microbatch are to be named" ;;
+4) grep -q 'nn.pp:[0-9]*: index 7 .* outside 0 … 4, in step 1, stage_1_fwd, stage 1, microbatch 2' err || fail "stage and microbatch are to be named" ;;
 *) fail "status $status for an index outside its table" ;;
 esac
 sed -i 's/r + 0)/r * 1 + x_zero(x))/' gather.pp
 sed -i 's/^module picks/fn x_zero(x) { return cast(x * 0.0, i32); }\nmodule picks/' gather.pp
-refused 4 'index 7 at place 2 is not below 5, in step 1, stage_1_fwd, stage 1, microbatch 2' $ppc run gather.pp
+refused 4 'index 7 at place 2 is outside 0 … 4, in step 1, stage_1_fwd, stage 1, microbatch 2' $ppc run gather.pp
