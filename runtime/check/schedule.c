@@ -170,15 +170,16 @@ static bool step(void) {
 
 static uint32_t read_progress(void) { return check_hooks.progress ? check_hooks.progress() : 0; }
 
-static void step_by_policy(void) {
+/* Whether anything came forward. */
+static bool step_by_policy(void) {
+  bool moved = false;
   if (policy == EAGER) {
-    while (step()) {
-    }
+    while (step()) moved = true;
   } else if (policy != LAZY) {
-    while (check_random(3) && step()) {
-    }
+    while (check_random(3) && step()) moved = true;
   }
   close_memory();
+  return moved;
 }
 
 static void resume(void) {
@@ -203,8 +204,8 @@ void check_step_for_query(const char *format, ...) {
   char waiting[CHECK_TEXT];
   uint32_t seen = read_progress();
   int before = seen == asked_at ? n_asks : 0;
-  step_by_policy();
-  bool moved = check_random(4) == 0 && step();
+  bool moved = step_by_policy();
+  if (check_random(4) == 0 && step()) moved = true;
   while (before > ASKS_UNTIL_WAIT && step()) moved = true;
   close_memory();
   asked_at = seen;
