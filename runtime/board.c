@@ -23,27 +23,25 @@ uint64_t pp_now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static size_t align_up(size_t n, size_t alignment) { return (n + alignment - 1) / alignment * alignment; }
-
 /* --- layout ------------------------------------------------------------------------------------- */
 
 pp_layout pp_board_layout(const pp_program *program) {
   pp_layout layout;
   size_t n_ranks = (size_t)program->n_ranks;
-  layout.slots = align_up(sizeof(pp_board), PP_CACHE_LINE);
+  layout.slots = pp_round_up(sizeof(pp_board), PP_CACHE_LINE);
   layout.flags = layout.slots + n_ranks * sizeof(pp_slot);
-  layout.head_bytes = align_up(layout.flags + program->n_transfers_job * sizeof(pp_flags), PAGE_BYTES);
+  layout.head_bytes = pp_round_up(layout.flags + program->n_transfers_job * sizeof(pp_flags), PAGE_BYTES);
   layout.chunk = layout.head_bytes;
   layout.windows = layout.chunk + (n_ranks > 1 ? PP_CHUNK_BYTES : 0);
   layout.total_bytes = layout.windows;
   for (size_t r = 0; r < n_ranks && program->device->shares_windows; r++)
-    layout.total_bytes += align_up(program->all_window_bytes[r], PAGE_BYTES);
+    layout.total_bytes += pp_round_up(program->all_window_bytes[r], PAGE_BYTES);
   return layout;
 }
 
 size_t pp_board_window(const pp_program *program, int rank) {
   size_t at = pp_board_layout(program).windows;
-  for (int r = 0; r < rank; r++) at += align_up(program->all_window_bytes[r], PAGE_BYTES);
+  for (int r = 0; r < rank; r++) at += pp_round_up(program->all_window_bytes[r], PAGE_BYTES);
   return at;
 }
 

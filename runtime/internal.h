@@ -34,6 +34,9 @@ enum {
   PP_MAX_OPTIONS = 24
 };
 
+/* Up to a multiple. */
+static inline uint64_t pp_round_up(uint64_t n, uint64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
 /* --- options.c -------------------------------------------------------------------------------- */
 
 typedef struct {

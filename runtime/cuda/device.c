@@ -87,8 +87,6 @@ void pp_cuda_issues(pp_rank *rank, int issues) {
 
 /* --- memory ---------------------------------------------------------------------------------------- */
 
-static uint64_t align_up(uint64_t n) { return (n + PP_CUDA_ALIGNMENT - 1) / PP_CUDA_ALIGNMENT * PP_CUDA_ALIGNMENT; }
-
 /* By its place on the bus: ranks may see different devices under one number. */
 static pp_status tell_gpu(pp_rank *rank) {
   int domain, bus, device;
@@ -122,7 +120,8 @@ static pp_status free_bytes(pp_rank *rank, uint64_t *out_bytes) {
 static pp_status allocate(pp_rank *rank) {
   const pp_program *program = rank->program;
   struct pp_cuda *cuda = rank->cuda;
-  uint64_t window = align_up(program->arena_bytes), scratch = window + align_up(program->window_bytes), available = 0;
+  uint64_t window = pp_round_up(program->arena_bytes, PP_CUDA_ALIGNMENT), available = 0;
+  uint64_t scratch = window + pp_round_up(program->window_bytes, PP_CUDA_ALIGNMENT);
   uint64_t each = program->scratch_bytes, state = scratch + each * (uint64_t)program->n_streams;
   cuda->memory_bytes = (uint64_t)pp_cuda_bytes((long long)program->arena_bytes, (long long)program->window_bytes, program->n_streams,
                                                (long long)program->scratch_bytes);

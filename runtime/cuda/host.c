@@ -130,7 +130,6 @@ static pp_status look(pp_rank *rank) { return rank->transfers ? pp_transfers_loo
 
 /* --- pieces ----------------------------------------------------------------------------------------------------- */
 
-static uint64_t align_up(uint64_t n) { return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; }
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static End *end_of(const pp_rank *rank, const pp_transfer *t) { return &rank->host->ends[t->is_send][t->peer]; }
@@ -140,7 +139,7 @@ static void size_ends(pp_rank *rank) {
   const pp_program *program = rank->program;
   for (uint32_t i = 0; i < program->n_transfers; i++) {
     End *end = end_of(rank, &program->transfers[i]);
-    uint64_t wanted = align_up(least(program->transfers[i].size_bytes, SLOT_BYTES));
+    uint64_t wanted = pp_round_up(least(program->transfers[i].size_bytes, SLOT_BYTES), PAGE_BYTES);
     if (end->slot_bytes < wanted) end->slot_bytes = wanted;
   }
   for (uint32_t i = 0; i < program->n_transfers; i++) {
@@ -195,7 +194,7 @@ static pp_status cut(pp_rank *rank) {
 static uint64_t bytes_of(const End *end) { return end->n_slots * end->slot_bytes; }
 
 static uint64_t head_bytes(const pp_program *program) {
-  return align_up((uint64_t)program->n_ranks * (uint64_t)program->n_ranks * sizeof(Channel));
+  return pp_round_up((uint64_t)program->n_ranks * (uint64_t)program->n_ranks * sizeof(Channel), PAGE_BYTES);
 }
 
 static Channel *channel_of(const pp_rank *rank, int from, int to) {

@@ -13,8 +13,6 @@ static int parity_of(const pp_rank *rank) { return (int)(rank->step & 1); }
 
 /* --- pinned memory -------------------------------------------------------------------------------- */
 
-static uint64_t round_up(uint64_t n) { return (n + PP_ALIGNMENT - 1) / PP_ALIGNMENT * PP_ALIGNMENT; }
-
 static uint64_t output_bytes(const pp_program *program, int k) {
   const pp_output *o = &program->outputs[k];
   return sizeof(double) * (uint64_t)program->n_microbatches * (uint64_t)(o->kind == PP_REDUCE_CONCAT ? o->n : 1);
@@ -31,7 +29,7 @@ static uint64_t lay_out_copies(pp_rank *rank, unsigned char *base) {
   do {                                                                                         \
     if (base) field = (type)(void *)(base + used);                                             \
     if (base) cuda->copies[cuda->n_copies++] = (pp_copy){base + used, device, (size_t)(bytes)}; \
-    used += round_up(bytes);                                                                   \
+    used += pp_round_up(bytes, PP_ALIGNMENT);                                                  \
   } while (0)
   SEE(cuda->seen_state, pp_step_state *, cuda->state, sizeof *cuda->state);
   if (!program->generate) SEE(rank->seen.control, double *, pp_address(rank, program->control), PP_CONTROL_SIZE * sizeof(double));
@@ -106,14 +104,14 @@ void pp_device_data(const pp_call *call, int data, void *to) {
   pp_rank *rank = call->rank;
   struct pp_cuda *cuda = rank->cuda;
   uint64_t size_bytes = sample_bytes(rank->program, data);
-  if (cuda->n_staged == cuda->max_staged || cuda->staged_bytes + round_up(size_bytes) > rank->program->staging_bytes) {
+  if (cuda->n_staged == cuda->max_staged || cuda->staged_bytes + pp_round_up(size_bytes, PP_ALIGNMENT) > rank->program->staging_bytes) {
     pp_fail(rank, PP_EXIT_BUG, "a step reads more sample data than the %llu bytes that are planned",
             (unsigned long long)rank->program->staging_bytes);
     return;
   }
   const unsigned char *from = staging_of(rank, cuda->staged_bytes);
   cuda->staged[cuda->n_staged++] = (pp_staged){data, call->microbatch, cuda->staged_bytes};
-  cuda->staged_bytes += round_up(size_bytes);
+  cuda->staged_bytes += pp_round_up(size_bytes, PP_ALIGNMENT);
   stage(call, &cuda->staged[cuda->n_staged - 1]);
   PP_CUDA_DO(rank, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, cuda->compute[cuda->current]));
 }
