@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import matrix
 import run
@@ -146,18 +145,7 @@ def main():
     if a.list:
         print("\n".join(f["fault"][0] for f in faults))
         return 0
-    if not run.has_nvcc():
-        print("skipped: nvcc is not installed")
-        return 0
-    folder = a.keep or tempfile.mkdtemp(prefix="ppc-faults.")
-    try:
-        return 1 if check(a, faults, folder) else 0
-    except run.Failure as e:
-        print(f"FAIL {e}")
-        return 1
-    finally:
-        if not a.keep:
-            shutil.rmtree(folder, ignore_errors=True)
+    return run.within(a.keep, "faults", lambda folder: check(a, faults, folder))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import os
 import resource
 import shutil
 import sys
-import tempfile
 
 import run
 
@@ -159,21 +158,15 @@ def check_model(a, model, precision, folder, clock):
 
 def main():
     a = arguments()
-    if not run.has_nvcc():
-        print("skipped: nvcc is not installed")
-        return 0
-    folder, clock = a.keep or tempfile.mkdtemp(prefix="ppc-cuda."), Clock()
-    try:
+
+    def body(folder):
+        clock = Clock()
         check_libraries()
         failed = sum(check_model(a, model, precision, folder, clock) for model in a.models for precision in a.precisions.split(","))
         print(", ".join(f"{part} {seconds:.1f} s" for part, seconds in clock.took.items()))
-        return 1 if failed else 0
-    except run.Failure as e:
-        print(f"FAIL {e}")
-        return 1
-    finally:
-        if not a.keep:
-            shutil.rmtree(folder, ignore_errors=True)
+        return failed
+
+    return run.within(a.keep, "matrix", body)
 
 
 if __name__ == "__main__":

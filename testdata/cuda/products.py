@@ -12,7 +12,6 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 import types
 
 import matrix
@@ -79,6 +78,7 @@ def without_algorithm(a, folder, clean):
 
 
 def check(a, folder):
+    matrix.check_libraries()
     place = lambda name: os.path.join(folder, name)
     cpu, _ = run.results(run.must([a.ppc, "run", MODEL, "--json", "--ranks=1"] + SIZE, a.limit).stdout)
     whole = train(a, place("on_1"), 1, [1])
@@ -104,20 +104,7 @@ def check(a, folder):
 
 def main():
     a = arguments()
-    if not run.has_nvcc():
-        print("skipped: nvcc is not installed")
-        return 0
-    folder = a.keep or tempfile.mkdtemp(prefix="ppc-cuda.")
-    try:
-        matrix.check_libraries()
-        check(a, folder)
-        return 0
-    except run.Failure as e:
-        print(f"FAIL {e}")
-        return 1
-    finally:
-        if not a.keep:
-            shutil.rmtree(folder)
+    return run.within(a.keep, "products", lambda folder: check(a, folder))
 
 
 if __name__ == "__main__":

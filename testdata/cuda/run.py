@@ -143,23 +143,32 @@ def has_nvcc():
     return os.path.exists(os.path.join(cuda, "bin/nvcc")) if cuda else shutil.which("nvcc") is not None
 
 
-def main():
-    a = arguments()
-    what = " ".join([os.path.basename(a.model)] + options(a) + ([f"--transport={a.transport}"] if a.transport else []))
+def within(keep, what, body):
+    """The exit status of body(folder), whose result is true if something failed; the folder is `keep`, or one that goes."""
     if not has_nvcc():
         print("skipped: nvcc is not installed")
         return 0
-    folder = a.keep or tempfile.mkdtemp(prefix="ppc-cuda.")
+    folder = keep or tempfile.mkdtemp(prefix="ppc-cuda.")
     try:
-        n, worst = check(a, folder)
-        print(f"ok {what}: {n} seeds, losses within {worst:.2g}")
-        return 0
+        return 1 if body(folder) else 0
     except Failure as e:
         print(f"FAIL {what}: {e}")
         return 1
     finally:
-        if not a.keep:
+        if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    a = arguments()
+    what = " ".join([os.path.basename(a.model)] + options(a) + ([f"--transport={a.transport}"] if a.transport else []))
+
+    def body(folder):
+        n, worst = check(a, folder)
+        print(f"ok {what}: {n} seeds, losses within {worst:.2g}")
+        return 0
+
+    return within(a.keep, what, body)
 
 
 if __name__ == "__main__":

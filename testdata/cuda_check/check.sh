@@ -6,17 +6,8 @@
 #   cases SEEDS    semantics.c, graphs.c, products.c and one_kernel.cu: every case gives the kind of report that it must
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
 part=$1 seeds=$2 build=$3
-if ! command -v nvcc >/dev/null; then
-  echo "skipped: nvcc is not installed"
-  exit 0
-fi
-# Several tests may want the libraries at a time.
-mkdir -p "$root/build" "$build"
-flock "$root/build/check.lock" make -s -C "$root" check-libs >/dev/null || exit 1
-make -s -C "$here" BUILD="$(realpath "$build")" || exit 1
-lib=$root/build/check/lib
+. "$here/../cuda_libraries.sh"
 export LD_LIBRARY_PATH=$lib LD_BIND_NOW=1 NVTX_INJECTION64_PATH=$lib/libcudart.so.13 PPC_CHECK_RANKS=2
 limit=60 failed=0
 cd "$build" || exit 1

@@ -3,16 +3,8 @@
 # seed, what the CPU's functions give. Prints what is wrong, and fails if anything is.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
 seeds=$1 build=$2
-if ! command -v nvcc >/dev/null; then
-  echo "skipped: nvcc is not installed"
-  exit 0
-fi
-mkdir -p "$root/build" "$build"
-flock "$root/build/check.lock" make -s -C "$root" check-libs >/dev/null || exit 1
-make -s -C "$here" BUILD="$(realpath "$build")" || exit 1
-lib=$root/build/check/lib
+. "$here/../cuda_libraries.sh"
 cd "$build" || exit 1
 for seed in $(seq 0 $((seeds - 1))); do
   PPC_CHECK_SEED=$seed LD_LIBRARY_PATH=$lib LD_BIND_NOW=1 ./library >out 2>err || { echo "seed $seed, exit status $?"; cat out err; exit 1; }
