@@ -102,6 +102,12 @@ static void tell_leak(const char *kind, const char *name, uint32_t place) {
   check_report("leak", "%s %s%s%s is never given back", kind, name, where[0] ? ", made at " : "", where);
 }
 
+void check_late_load(const Op *op) {
+  const CheckObject *o = objects;
+  while (o && strcmp(o->kind, "communicator") != 0) o = o->next;
+  if (o) check_report("late load", "%s: its code is brought to the device only now, which may wait for transfers", check_label_text(op->id));
+}
+
 void check_objects_list(const char *only) {
   for (const CheckObject *o = objects; o; o = o->next)
     if (!only || strcmp(o->kind, only) == 0) tell_leak(o->kind, o->name, o->place);

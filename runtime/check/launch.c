@@ -79,6 +79,13 @@ static cudaError_t set_attribute(const CheckKernel *kernel, enum cudaFuncAttribu
   return cudaSuccess;
 }
 
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *function) {
+  CHECK_CALL();
+  check_kernel_load(function);
+  check_kernel_describe(function, out);
+  return cudaSuccess;
+}
+
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
   CHECK_CALL();
   return set_attribute(function, attribute, value);
@@ -131,6 +138,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
   if (n > MAX_ARGUMENTS || all > ARGUMENT_BYTES)
     check_fatal("unsupported", "%s has %zu arguments of %zu bytes", check_kernel_name(kernel), n, all);
   Op *op = check_op_create(stream, sizeof(Launch) + all, "%s", check_kernel_name(kernel));
+  if (check_kernel_load(kernel)) check_late_load(op);
   Launch *launch = op->payload;
   *launch = (Launch){.kernel = kernel, .grid = grid, .block = block, .shared_bytes = shared_bytes};
   copy_arguments(launch, arguments, bytes, n);

@@ -117,19 +117,27 @@ static pp_status free_bytes(pp_rank *rank, uint64_t *out_bytes) {
   return PP_OK;
 }
 
-static pp_status allocate(pp_rank *rank) {
+/* Twice: before the libraries have taken theirs, so that what can't fit is told at once, and after. */
+static pp_status check_memory(pp_rank *rank) {
   const pp_program *program = rank->program;
   struct pp_cuda *cuda = rank->cuda;
-  uint64_t window = pp_round_up(program->arena_bytes, PP_CUDA_ALIGNMENT), available = 0;
-  uint64_t scratch = window + pp_round_up(program->window_bytes, PP_CUDA_ALIGNMENT);
-  uint64_t each = program->scratch_bytes, state = scratch + each * (uint64_t)program->n_streams;
+  uint64_t available = 0;
   cuda->memory_bytes = (uint64_t)pp_cuda_bytes((long long)program->arena_bytes, (long long)program->window_bytes, program->n_streams,
                                                (long long)program->scratch_bytes);
   PP_TRY(free_bytes(rank, &available));
-  if (cuda->memory_bytes > available) {
-    return pp_fail(rank, PP_EXIT_INPUT, "device %d has %llu bytes free; this rank needs %llu, and the libraries some more", cuda->device,
-                   (unsigned long long)available, (unsigned long long)cuda->memory_bytes);
-  }
+  if (cuda->free_bytes == 0) cuda->free_bytes = available;
+  if (cuda->memory_bytes <= available) return PP_OK;
+  return pp_fail(rank, PP_EXIT_INPUT, "device %d has %llu bytes free; this rank needs %llu, and the libraries some more", cuda->device,
+                 (unsigned long long)available, (unsigned long long)cuda->memory_bytes);
+}
+
+static pp_status allocate(pp_rank *rank) {
+  const pp_program *program = rank->program;
+  struct pp_cuda *cuda = rank->cuda;
+  uint64_t window = pp_round_up(program->arena_bytes, PP_CUDA_ALIGNMENT);
+  uint64_t scratch = window + pp_round_up(program->window_bytes, PP_CUDA_ALIGNMENT);
+  uint64_t each = program->scratch_bytes, state = scratch + each * (uint64_t)program->n_streams;
+  PP_TRY(check_memory(rank));
   PP_CUDA_TRY(rank, cudaMalloc((void **)&cuda->memory, cuda->memory_bytes));
   rank->arena = cuda->memory;
   rank->window = cuda->memory + window;
@@ -205,23 +213,23 @@ static pp_status create(pp_rank *rank) {
   if (!rank->cuda) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   rank->cuda->step_begin = rank->cuda->step_gate = rank->cuda->step_end = -1;
   PP_TRY(check_limits(rank));
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0); /* kernels are loaded here, not in step 1 */
   PP_TRY(choose_device(rank));
-  PP_TRY(allocate(rank));
-  PP_TRY(free_bytes(rank, &rank->cuda->free_bytes));
-  PP_TRY(pp_names_create(rank));
+  PP_TRY(check_memory(rank));
   PP_TRY(create_streams(rank));
   PP_TRY(pp_cuda_kernels_create(rank));
   PP_TRY(pp_cuda_products_create(rank));
+  PP_TRY(allocate(rank));
+  PP_TRY(pp_names_create(rank));
   PP_TRY(pp_cuda_step_create(rank));
   return start_state(rank);
 }
 
 static pp_status describe(pp_rank *rank, uint64_t *out_digest, uint64_t *out_library_bytes) {
+  const struct pp_cuda *cuda = rank->cuda;
   uint64_t now = 0;
   PP_TRY(free_bytes(rank, &now));
-  *out_digest = rank->cuda->products_digest;
-  *out_library_bytes = rank->cuda->free_bytes > now ? rank->cuda->free_bytes - now : 0;
+  *out_digest = cuda->products_digest;
+  *out_library_bytes = cuda->free_bytes > now + cuda->memory_bytes ? cuda->free_bytes - now - cuda->memory_bytes : 0;
   return PP_OK;
 }
 

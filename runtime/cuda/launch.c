@@ -35,11 +35,25 @@ static pp_status load_library(pp_rank *rank) {
   return check_mark(rank, path);
 }
 
+/* That its launches fit the device. Asking for the attributes also brings the kernel's code there: at its first launch
+ * that might wait for kernels which wait for a peer. */
+static pp_status check_kernel(pp_rank *rank, const pp_kernel *k, cudaKernel_t kernel) {
+  struct cudaFuncAttributes has;
+  int most_shared = 0;
+  PP_CUDA_TRY(rank, cudaFuncGetAttributes(&has, (const void *)kernel));
+  PP_CUDA_TRY(rank, cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, rank->cuda->device));
+  size_t shared = has.sharedSizeBytes + k->shared_bytes;
+  if (k->block <= (unsigned)has.maxThreadsPerBlock && shared <= (size_t)most_shared) return PP_OK;
+  return pp_fail(rank, PP_EXIT_INPUT, "device %d is too small for kernel %s: a block has %u threads and %zu bytes of shared memory, of at most %d and %d",
+                 rank->cuda->device, k->name, k->block, shared, has.maxThreadsPerBlock, most_shared);
+}
+
 static pp_status load_kernel(pp_rank *rank, int i) {
   const pp_kernel *k = &rank->program->kernels[i];
   struct pp_cuda *cuda = rank->cuda;
   cudaError_t error = cudaLibraryGetKernel(&cuda->kernels[i], cuda->library, k->name);
   if (error != cudaSuccess) return pp_fail(rank, PP_EXIT_FAILED, "%s: kernel %s: %s", rank->program->fatbin, k->name, pp_cuda_error(error));
+  PP_TRY(check_kernel(rank, k, cuda->kernels[i]));
   if (k->shared_bytes > PLAIN_SHARED_BYTES) {
     PP_CUDA_TRY(rank, cudaKernelSetAttributeForDevice(cuda->kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize, (int)k->shared_bytes,
                                                       cuda->device));

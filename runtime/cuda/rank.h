@@ -36,7 +36,7 @@ struct pp_cuda {
   int device;
 
   unsigned char *memory; /* arena, window, scratch of each compute stream, state, a few bytes for first transfers */
-  uint64_t memory_bytes, free_bytes; /* the latter: of the device, when the former had been taken */
+  uint64_t memory_bytes, free_bytes; /* the latter: of the device, before the former and the libraries took theirs */
   unsigned char *scratch[PP_CUDA_MAX_STREAMS];
   pp_step_state *state;
   unsigned char *warm;

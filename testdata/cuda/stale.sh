@@ -1,5 +1,6 @@
 #!/bin/bash
-# stale.sh PPC DIR: a folder that was emitted again, or is built with other settings: nothing old is used without a word.
+# stale.sh PPC DIR: a folder that was emitted again, or is built with other settings: nothing old is used without a word. Nor
+# are kernels that the device is too small for.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
@@ -34,3 +35,8 @@ make -s -C "$folder" ARCH=90 kernels.fatbin >/dev/null
 ! cmp -s old "$folder/kernels.fatbin" || { echo "make ARCH=90 leaves what was built for 80"; exit 1; }
 echo broken >"$folder/kernels.fatbin"
 refused "kernels.fatbin can't be loaded: device kernel image is invalid: run make again"
+
+cp old "$folder/kernels.fatbin"
+sed -i 's/^\(  {"gelu_[^}]*}, [0-9]*, \)0}/\1170000}/' "$folder/kernels_launch.c"
+build rank_0 rank_1
+refused 'is too small for kernel gelu_'

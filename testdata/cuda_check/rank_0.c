@@ -170,6 +170,8 @@ static void start(float *staging) {
                    WORKSPACE_BYTES);
   host_plan_matmul(blas, &weight_product, D_IN, D_HIDDEN, ROWS, 1, 0, 1.0f, NULL,
                    WORKSPACE_BYTES);
+  host_run_matmul_first(blas, &forward_product, WORKSPACE_BYTES, compute);
+  host_run_matmul_first(blas, &weight_product, WORKSPACE_BYTES, compute);
   world = host_communicator("world", 0);
   pair = host_communicator("pair_0_1", 0);
 

@@ -171,10 +171,13 @@ static void start(float *staging) {
                    WORKSPACE_BYTES);
   host_plan_matmul(blas, &input_product, ROWS, D_HIDDEN, D_OUT, 0, 1, 0.0f, NULL,
                    WORKSPACE_BYTES);
+  CUDA(cudaMemsetAsync(arena + B1, 0, 64, compute));
+  host_run_matmul_first(blas, &forward_product, WORKSPACE_BYTES, compute);
+  host_run_matmul_first(blas, &weight_product, WORKSPACE_BYTES, compute);
+  host_run_matmul_first(blas, &input_product, WORKSPACE_BYTES, compute);
   world = host_communicator("world", 1);
   pair = host_communicator("pair_0_1", 1);
 
-  CUDA(cudaMemsetAsync(arena + B1, 0, 64, compute));
   CUDA(cudaMemsetAsync(arena + M_W1, 0, 4096, compute));
   if (!host_has_fault("UNINITIALISED"))
     CUDA(cudaMemsetAsync(arena + V_W1, 0, 4096, compute));

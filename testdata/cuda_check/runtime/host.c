@@ -130,6 +130,20 @@ void host_matmul(cublasLtHandle_t blas, const Matmul *plan, const float *a,
                       workspace_bytes, stream));
 }
 
+void host_run_matmul_first(cublasLtHandle_t blas, const Matmul *plan,
+                           size_t workspace_bytes, cudaStream_t stream) {
+  enum { OPERAND_BYTES = 16384 };
+  char *memory;
+  if (host_has_fault("LATE_PRODUCT")) return;
+  CUDA(cudaMalloc((void **)&memory, 2 * OPERAND_BYTES + workspace_bytes));
+  CUDA(cudaMemsetAsync(memory, 0, 2 * OPERAND_BYTES, stream));
+  host_matmul(blas, plan, (float *)memory, (float *)memory,
+              (float *)(memory + OPERAND_BYTES), memory + 2 * OPERAND_BYTES,
+              workspace_bytes, stream);
+  CUDA(cudaStreamSynchronize(stream));
+  CUDA(cudaFree(memory));
+}
+
 ncclComm_t host_communicator(const char *name, int rank) {
   const char *folder = getenv("PPC_RENDEZVOUS");
   char path[512], temporary[520];
@@ -163,7 +177,10 @@ ncclComm_t host_communicator(const char *name, int rank) {
 
 cudaKernel_t host_kernel(cudaLibrary_t library, const char *name) {
   cudaKernel_t kernel;
+  struct cudaFuncAttributes loaded;
   CUDA(cudaLibraryGetKernel(&kernel, library, name));
+  if (!host_has_fault("LATE_KERNEL"))
+    CUDA(cudaFuncGetAttributes(&loaded, (const void *)kernel));
   return kernel;
 }
 

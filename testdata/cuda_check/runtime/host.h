@@ -51,10 +51,14 @@ void host_plan_matmul(cublasLtHandle_t blas, Matmul *plan, int m, int n, int k,
 void host_matmul(cublasLtHandle_t blas, const Matmul *plan, const float *a,
                  const float *b, float *d, void *workspace,
                  size_t workspace_bytes, cudaStream_t stream);
+/* On zeros of its own; a bias must be there. */
+void host_run_matmul_first(cublasLtHandle_t blas, const Matmul *plan,
+                           size_t workspace_bytes, cudaStream_t stream);
 
 /* The id of communicator `name` goes from rank 0 to rank 1 through a file. */
 ncclComm_t host_communicator(const char *name, int rank);
 
+/* Its code is on the device then. */
 cudaKernel_t host_kernel(cudaLibrary_t library, const char *name);
 void host_launch(cudaKernel_t kernel, int n, int block, void **arguments,
                  cudaStream_t stream);
