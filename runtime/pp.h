@@ -169,7 +169,7 @@ typedef struct {
   const char *kernels_mark;           /* a kernel in it that no other program's has; may be null */
   const struct pp_kernel *kernels;    int n_kernels;
   const struct pp_product *products;  int n_products;
-  const char *const *places;          int n_places;         /* of checked indices: "wte (gpt2.pp:12)" */
+  const struct pp_place *places;      int n_places;         /* of checked indices */
   int n_streams;                      /* compute streams: 2 with `overlap`, else 1 */
   uint64_t scratch_bytes;             /* of each: partial sums and workspace of products */
   uint64_t partial_bytes;             /* of them, the partial sums: the first */

@@ -429,14 +429,15 @@ static void add_product(Arena *arena, CudaCalls *calls, const PlanTask *task, co
 
 /* --- entry ------------------------------------------------------------------------------------------------------ */
 
-static void add_place(Arena *arena, CudaCalls *calls, const PlanStatement *s) {
-  const char *line = s->line ? s->line : "";
-  if (map_find(&calls->places, line)) return;
-  map_put(arena, &calls->places, line, NULL);
+int cuda_calls_place(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s) {
+  for (int i = 0; i < calls->places.n; i++)
+    if (calls->places.at[i].task == task && strcmp(calls->places.at[i].line, s->line ? s->line : "") == 0) return i;
+  return -1;
 }
 
-int cuda_calls_place(const CudaCalls *calls, const PlanStatement *s) {
-  return (int)(map_find(&calls->places, s->line ? s->line : "") - calls->places.entries);
+static void add_place(Arena *arena, CudaCalls *calls, const PlanTask *task, const PlanStatement *s) {
+  CudaPlace place = {task, s->line ? s->line : ""};
+  if (cuda_calls_place(calls, task, s) < 0) VEC_PUSH(arena, &calls->places, place);
 }
 
 const CudaCalls *cuda_calls_collect(Arena *arena, const Plan *plan) {
@@ -454,7 +455,7 @@ const CudaCalls *cuda_calls_collect(Arena *arena, const Plan *plan) {
       if (is_product(s)) add_product(arena, calls, task, s);
       else if (s->op == PLAN_OP_KERNEL) add_fused(arena, calls, plan, task, s);
       else if (!emit_does_nothing(task, s)) add_instance(arena, calls, task, s);
-      if (s->op == PLAN_OP_GATHER || s->op == PLAN_OP_SCATTER_ADD || s->op == PLAN_OP_SCATTER_ACCUMULATE) add_place(arena, calls, s);
+      if (s->op == PLAN_OP_GATHER || s->op == PLAN_OP_SCATTER_ADD || s->op == PLAN_OP_SCATTER_ACCUMULATE) add_place(arena, calls, task, s);
     }
   }
   if (!plan->generate) add_step_kernels(arena, calls, plan);
@@ -478,8 +479,8 @@ static void emit_numbers(Arena *arena, const CudaCalls *calls, EmitFiles *files)
   str_puts(&out, "/* What stage_K.c names: the matrix products of this program, rows of pp_products in tables.c. */\n"
                  "#ifndef TABLES_H\n#define TABLES_H\n\n#include \"runtime/cuda/cuda.h\"\n\nenum {\n");
   for (int i = 0; i < calls->products.n; i++) str_printf(&out, "  %s,\n", calls->products.at[i].name);
-  str_printf(&out, "  n_products\n};\n\n/* Lines whose indices are checked; calls in stage_K.c have their numbers. */\n"
-                   "enum { n_places = %d };\nextern const char *const pp_places[];\n\n#endif\n", calls->places.n);
+  str_printf(&out, "  n_products\n};\n\n/* Where indices are checked; calls in stage_K.c have these numbers. */\n"
+                   "enum { n_places = %d };\nextern const pp_place pp_places[];\n\n#endif\n", calls->places.n);
   emit_add(arena, files, "tables.h", &out);
 }
 
@@ -502,11 +503,13 @@ void emit_tables_cuda(Arena *arena, const CudaCalls *calls, EmitFiles *files) {
   emit_numbers(arena, calls, files);
   str_puts(&out, "/* What calls in stage_K.c refer to by number. */\n#include \"tables.h\"\n\n");
   emit_products(&out, calls);
-  str_puts(&out, "\nconst char *const pp_places[] = {");
+  str_puts(&out, "\n/* line, task, stage */\nconst pp_place pp_places[] = {\n");
   for (int i = 0; i < calls->places.n; i++) {
-    str_puts(&out, i ? ", " : "");
-    emit_string(&out, calls->places.entries[i].key);
+    const CudaPlace *p = &calls->places.at[i];
+    str_puts(&out, "  {");
+    emit_string(&out, p->line);
+    str_printf(&out, ", \"%s\", %d},\n", p->task->name, p->task->stage);
   }
-  str_puts(&out, calls->places.n ? "};\n" : "\"\"};\n");
+  str_puts(&out, calls->places.n ? "};\n" : "  {0}\n};\n");
   emit_add(arena, files, "tables.c", &out);
 }

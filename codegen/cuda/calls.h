@@ -15,6 +15,11 @@ typedef struct {
 } CudaProduct;
 
 typedef struct {
+  const PlanTask *task;
+  const char *line;
+} CudaPlace;
+
+typedef struct {
   VEC(CudaKernel) kernels;
   VEC(CudaProduct) products;
   int *fused[2];             /* [n_kernels of the plan] number in kernels + 1; [1]: guarded */
@@ -23,7 +28,7 @@ typedef struct {
   CudaGroups *groups;        /* per task: statements that are launched together */
   Map kernel_numbers;        /* what an instance computes, as text → number + 1 */
   Map names;                 /* of kernels */
-  Map places;                /* lines whose indices are checked */
+  VEC(CudaPlace) places;     /* where indices are checked */
 } CudaCalls;
 
 const CudaCalls *cuda_calls_collect(Arena *arena, const Plan *plan);
@@ -32,8 +37,8 @@ const CudaKernel *cuda_calls_kernel(const CudaCalls *calls, const PlanTask *task
 /* The group to which a statement belongs; null: none. Its first statement launches for all. */
 const CudaGroup *cuda_calls_group(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s);
 const CudaProduct *cuda_calls_product(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s);
-/* Number of the line of a statement that uses indices. */
-int cuda_calls_place(const CudaCalls *calls, const PlanStatement *s);
+/* Number of the place of a statement that uses indices. */
+int cuda_calls_place(const CudaCalls *calls, const PlanTask *task, const PlanStatement *s);
 
 /* tables.h, tables.c: products and places. */
 void emit_tables_cuda(Arena *arena, const CudaCalls *calls, EmitFiles *files);

@@ -60,7 +60,7 @@ static void emit_group(EmitTask *b, const PlanStatement *s, const CudaGroup *gro
   emit_call_end(&call);
 }
 
-/* An index outside its table is noted on the device, with the statement's line; the runtime ends the job. */
+/* An index outside its table is noted on the device, with the statement's place; the runtime ends the job. */
 static void emit_indexed_launch(EmitTask *b, const PlanStatement *s) {
   EmitCall call;
   start_launch(b, &call, s);
@@ -68,7 +68,7 @@ static void emit_indexed_launch(EmitTask *b, const PlanStatement *s) {
   put_buffers(b, &call, s->n_out, s->out);
   if (s->op != PLAN_OP_GATHER) emit_call_arg(&call, "%s", s->op == PLAN_OP_SCATTER_ADD ? "0" : emit_accumulates(s));
   emit_call_arg(&call, "pp_device_fault(c)");
-  emit_call_arg(&call, "%d", cuda_calls_place(b->prepared, s));
+  emit_call_arg(&call, "%d", cuda_calls_place(b->prepared, b->task, s));
   emit_call_arg(&call, "c->microbatch");
   emit_call_end(&call);
 }

@@ -27,6 +27,12 @@ typedef struct pp_product {
   int tf32;             /* f32 operands are rounded to TF32 (10 bits behind the point) as they are multiplied */
 } pp_product;
 
+/* Of a statement whose indices are checked. */
+typedef struct pp_place {
+  const char *line, *task;
+  int stage;
+} pp_place;
+
 /* Emitted tables (kernels_launch.c), referred to by pp_program.kernels and .products. */
 extern const pp_kernel pp_kernels[];
 extern const int pp_n_kernels;

@@ -34,6 +34,7 @@ typedef struct pp_step_state {
   pp_skip skip;        /* the last one; after a stop the one that stopped */
   int32_t stopped;     /* 1: `nonfinite stop` has met a step that isn't finite; nothing changes any more */
   pp_fault fault;
+  uint64_t fault_step; /* in which it was met */
 } pp_step_state;
 
 #endif

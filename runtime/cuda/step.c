@@ -248,17 +248,18 @@ static pp_status copy_seen(pp_rank *rank) {
 }
 
 /* As pp_check_indices of rank.c; the step is not known. */
-static pp_status tell_fault(pp_rank *rank, const pp_fault *f) {
-  const pp_program *program = rank->program;
-  const char *place = f->place >= 0 && f->place < program->n_places ? program->places[f->place] : "a table";
-  return pp_fail(rank, PP_EXIT_FAILED, "%s: index %d at place %d is outside 0 … %d, in microbatch %d, in step %llu or one since the last that was looked at",
-                 place, f->value, f->position, f->rows - 1, f->microbatch, (unsigned long long)rank->step);
+static pp_status tell_fault(pp_rank *rank, const pp_step_state *state) {
+  const pp_fault *f = &state->fault;
+  const pp_place *place = &rank->program->places[f->place];
+  uint64_t step = rank->program->generate ? rank->step : state->fault_step;
+  return pp_fail(rank, PP_EXIT_FAILED, "%s: index %d at place %d is outside 0 … %d, in step %llu, %s, stage %d, microbatch %d", place->line,
+                 f->value, f->position, f->rows - 1, (unsigned long long)step, place->task, place->stage, f->microbatch);
 }
 
 static pp_status look(pp_rank *rank) {
   const pp_step_state *state = rank->cuda->seen_state;
   pp_seen *seen = &rank->seen;
-  if (state->fault.set) return tell_fault(rank, &state->fault);
+  if (state->fault.set) return tell_fault(rank, state);
   seen->n_skipped = state->n_skipped;
   seen->skipped_step = state->skip.step;
   seen->uncounted = state->skip.uncounted;

@@ -149,7 +149,7 @@ def steps_that_change_nothing(folder):
     saved = ["--steps=9", "--log-every=9", "--quiet"]
     told(folder, 2, saved, [r"rank 1: step 3: the gradient of w\.2 \(stage 2\) has a norm of inf \(nonfinite stop\)"], 4, PP_TEST_BAD_STEP=3)
     told(folder, 2, ["--steps=9", "--log-every=5"], [r"step 3 skipped: the gradient of w\.2"], 0, PP_TEST_BAD_STEP=3, PP_TEST_SKIP=1)
-    told(folder, 2, ["--steps=4"], [r"wte: index 70000 at place 3 is outside 0 … 65535"], 4, PP_TEST_BAD_INDEX_STEP=2,
+    told(folder, 2, ["--steps=4"], [r"wte: index 70000 at place 3 is outside 0 … 65535, in step 2, input, stage 0, microbatch \d"], 4, PP_TEST_BAD_INDEX_STEP=2,
          PP_TEST_DATA_KIND=1, PP_TEST_DATA=os.path.join(folder, "tokens"))
 
 

@@ -12,6 +12,6 @@ static const pp_kernel test_kernels[K_COUNT] = {
     ROW("backward", 128), ROW("backward_input", 128), ROW("finish", 1), ROW("decide", 1), ROW("update", 128), ROW("fill", 128),
     ROW("verify", 128), ROW("set_control", 1)};
 
-static const char *const test_places[] = {"wte"};
+static const pp_place test_places[] = {{"wte", "input", 0}};
 
 #endif

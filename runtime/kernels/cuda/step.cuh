@@ -16,6 +16,7 @@
 // `step`: the number of the update that is being made, which tasks read.
 PP_DEVICE void pp_step_begin(pp_step_state *state, double *step) {
   state->random.step++;
+  if (!state->fault.set) state->fault_step = state->random.step;
   *step = (double)(state->updates + 1);
 }
 
