@@ -382,6 +382,7 @@ struct pp_rank {
 
   unsigned char *arena, *window; /* addresses of the device */
   struct pp_cuda *cuda;   /* cuda/rank.h; null on the CPU */
+  char about[256];        /* the device and its libraries, for the log; empty: nothing to tell */
   struct pp_transfers *transfers; /* cuda/transfers.c */
   struct pp_nccl *nccl;   /* cuda/nccl.c */
   struct pp_host *host;   /* cuda/host.c */

@@ -278,9 +278,10 @@ pp_status pp_log_create(pp_rank *rank) {
   log->line = malloc(log->line_bytes);
   if (!log->line) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
   log->start_ns = pp_now_ns();
-  if (log->json || log->quiet || !pinned_bytes(rank)) return PP_OK;
-  add(log, "transfers go through the host's memory, of which %llu bytes are pinned\n", (unsigned long long)pinned_bytes(rank));
-  flush_line(rank);
+  if (log->json || log->quiet || rank->program->generate) return PP_OK;
+  if (*rank->about) add(log, "rank %d is on %s\n", rank->program->rank, rank->about);
+  if (pinned_bytes(rank)) add(log, "transfers go through the host's memory, of which %llu bytes are pinned\n", (unsigned long long)pinned_bytes(rank));
+  if (log->used) flush_line(rank);
   return PP_OK;
 }
 

@@ -55,7 +55,7 @@ static const char makefile_flags[] =
     "\n"
     "BUILD  := obj\n"
     "FLAGS   = $(CFLAGS) $(SOURCE) $(WARN)\n"
-    "SAY     = $(if $(V),,@echo \"  cc $@\";)\n"
+    "SAY     = $(if $(V),,@echo \"  $(if $(filter %.fatbin,$@),nvcc,cc) $@\";)\n"
     "CACHED := sh runtime/cc-cached.sh\n"
     "\n";
 

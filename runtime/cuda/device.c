@@ -97,6 +97,21 @@ static pp_status tell_gpu(pp_rank *rank) {
   return PP_OK;
 }
 
+/* Text for the log. */
+static pp_status describe_device(pp_rank *rank) {
+  const double gib = 1 << 30;
+  struct cudaDeviceProp has;
+  size_t available, total;
+  int runtime = 0, driver = 0;
+  PP_CUDA_TRY(rank, cudaGetDeviceProperties(&has, rank->cuda->device));
+  PP_CUDA_TRY(rank, cudaMemGetInfo(&available, &total));
+  PP_CUDA_TRY(rank, cudaRuntimeGetVersion(&runtime));
+  PP_CUDA_TRY(rank, cudaDriverGetVersion(&driver));
+  snprintf(rank->about, sizeof rank->about, "%.64s, %.1f of %.1f GiB free; CUDA %d.%d, driver for %d.%d", has.name, (double)available / gib,
+           (double)total / gib, runtime / 1000, runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
+  return PP_OK;
+}
+
 static pp_status choose_device(pp_rank *rank) {
   int n_devices = 0;
   cudaError_t error = cudaGetDeviceCount(&n_devices);
@@ -106,6 +121,7 @@ static pp_status choose_device(pp_rank *rank) {
   }
   rank->cuda->device = rank->program->rank % n_devices; /* all ranks are on this host */
   PP_CUDA_TRY(rank, cudaSetDevice(rank->cuda->device));
+  PP_TRY(describe_device(rank));
   return tell_gpu(rank);
 }
 

@@ -119,10 +119,21 @@ static pp_status warm_up(pp_rank *rank, int from, int to) {
 
 /* --- start and end --------------------------------------------------------------------------------------- */
 
+/* Text for the log, behind the device's. */
+static pp_status add_version(pp_rank *rank) {
+  int version = 0;
+  size_t used = strlen(rank->about);
+  ncclResult_t result = ncclGetVersion(&version);
+  if (result != ncclSuccess) return nccl_fail(rank, "ncclGetVersion", __LINE__, result);
+  snprintf(rank->about + used, sizeof rank->about - used, ", NCCL %d.%d.%d", version / 10000, version % 10000 / 100, version % 100);
+  return PP_OK;
+}
+
 static pp_status start(pp_rank *rank) {
   int n_ranks = rank->program->n_ranks;
   rank->nccl = calloc(1, sizeof *rank->nccl);
   if (!rank->nccl) return pp_fail(rank, PP_EXIT_FAILED, "out of memory");
+  PP_TRY(add_version(rank));
   PP_TRY(pp_transfers_create(rank));
   PP_TRY(create_communicator(rank));
   for (int from = 0; from < n_ranks; from++)
