@@ -40,7 +40,7 @@ typedef enum { PP_TARGET_CPU, PP_TARGET_CUDA } pp_target;
 
 /* CUDA: what lies behind arena and window for each compute stream, the workspace of the library of products (as
  * --products-workspace says) and the partial sums of kernels; behind them what the runtime keeps there. */
-enum { PP_CUDA_ALIGNMENT = 256, PP_CUDA_WORKSPACE_BYTES = 4 << 20, PP_CUDA_STATE_BYTES = 512 };
+enum { PP_CUDA_ALIGNMENT = 256, PP_CUDA_WORKSPACE_BYTES = 32 << 20, PP_CUDA_STATE_BYTES = 512 };
 enum { PP_CUDA_MAX_HEAD = 256 }; /* width of a head of attention, of which rows lie in shared memory */
 
 /* What a rank allocates on its device, in one piece. */

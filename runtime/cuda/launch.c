@@ -19,6 +19,10 @@ static pp_status check_mark(pp_rank *rank, const char *path) {
   return pp_fail(rank, PP_EXIT_INPUT, "%s: these are not the kernels of this program: run make (under the checking libraries: make check)", path);
 }
 
+static pp_status no_image(pp_rank *rank, const char *path) {
+  return pp_fail(rank, PP_EXIT_INPUT, "%s has no kernels for device %d: name its architecture, make ARCH=…", path, rank->cuda->device);
+}
+
 /* The file beside the executable. */
 static pp_status load_library(pp_rank *rank) {
   char path[4096];
@@ -29,18 +33,19 @@ static pp_status load_library(pp_rank *rank) {
   strcpy(path + n, name);
   if (access(path, R_OK) != 0) return pp_fail(rank, PP_EXIT_INPUT, "%s, the program's kernels, can't be read: run make", path);
   cudaError_t error = cudaLibraryLoadFromFile(&rank->cuda->library, path, NULL, NULL, 0, NULL, NULL, 0);
-  if (error == cudaErrorNoKernelImageForDevice)
-    return pp_fail(rank, PP_EXIT_INPUT, "%s has no kernels for device %d: name its architecture, make ARCH=…", path, rank->cuda->device);
+  if (error == cudaErrorNoKernelImageForDevice) return no_image(rank, path);
   if (error != cudaSuccess) return pp_fail(rank, PP_EXIT_INPUT, "%s can't be loaded: %s: run make again", path, pp_cuda_error(error));
   return check_mark(rank, path);
 }
 
-/* That its launches fit the device. Asking for the attributes also brings the kernel's code there: at its first launch
- * that might wait for kernels which wait for a peer. */
+/* That its launches fit the device. Asking for the attributes also brings the kernel's code there, which may show only
+ * now that there is none: at its first launch that might wait for kernels which wait for a peer. */
 static pp_status check_kernel(pp_rank *rank, const pp_kernel *k, cudaKernel_t kernel) {
   struct cudaFuncAttributes has;
   int most_shared = 0;
-  PP_CUDA_TRY(rank, cudaFuncGetAttributes(&has, (const void *)kernel));
+  cudaError_t error = cudaFuncGetAttributes(&has, (const void *)kernel);
+  if (error == cudaErrorNoKernelImageForDevice) return no_image(rank, rank->program->fatbin);
+  PP_CUDA_TRY(rank, error);
   PP_CUDA_TRY(rank, cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, rank->cuda->device));
   size_t shared = has.sharedSizeBytes + k->shared_bytes;
   if (k->block <= (unsigned)has.maxThreadsPerBlock && shared <= (size_t)most_shared) return PP_OK;
