@@ -259,29 +259,64 @@ bool index_merges(const IndexSpace *s, Index a, int outer, int inner, int64_t ex
   return true;
 }
 
-static void print_atom(IndexSpace *s, Str *out, int atom) {
-  IndexAtom *a = &s->atoms.at[atom];
-  if (a->kind == ATOM_LOOP) {
-    a->used = true;
-    str_puts(out, a->name);
-    return;
+static bool is_bare(Index a) { return a.n == 1 && a.constant == 0 && a.terms[0].coef == 1; }
+
+/* a / b / c is a / (b · c), for nothing is negative. */
+static Index divided(const IndexSpace *s, Index a, int64_t *divisor) {
+  while (is_bare(a) && s->atoms.at[a.terms[0].atom].kind == ATOM_DIVIDE) {
+    *divisor *= s->atoms.at[a.terms[0].atom].divisor;
+    a = s->atoms.at[a.terms[0].atom].inner;
   }
-  const char *op = a->kind == ATOM_DIVIDE ? "/" : "%";
+  return a;
+}
+
+/* (a mod b·c) mod c is a mod c. */
+static Index reduced(const IndexSpace *s, Index a, int64_t divisor) {
+  while (is_bare(a) && s->atoms.at[a.terms[0].atom].kind == ATOM_MODULO && s->atoms.at[a.terms[0].atom].divisor % divisor == 0)
+    a = s->atoms.at[a.terms[0].atom].inner;
+  return a;
+}
+
+/* "i / 8 % 128" */
+static const char *plain_text(IndexSpace *s, const IndexAtom *a) {
   int64_t divisor = a->divisor;
-  bool bare = a->inner.n == 1 && a->inner.constant == 0 && a->inner.terms[0].coef == 1;
-  const char *inner = index_text(s, a->inner);
-  str_printf(out, bare ? "%s %s %lld" : "(%s) %s %lld", inner, op, (long long)divisor);
+  Index inner = a->kind == ATOM_DIVIDE ? divided(s, a->inner, &divisor) : reduced(s, a->inner, divisor);
+  bool bare = is_bare(inner);
+  IndexNamer *namer = s->namer;
+  if (bare) s->namer = NULL; /* one name for the whole */
+  const char *text = index_text(s, inner);
+  s->namer = namer;
+  return arena_printf(s->arena, bare ? "%s %c %lld" : "(%s) %c %lld", text, a->kind == ATOM_DIVIDE ? '/' : '%', (long long)divisor);
+}
+
+static void print_atom(IndexSpace *s, Str *out, int atom, int64_t coef) {
+  IndexAtom *a = &s->atoms.at[atom];
+  const char *text = a->name;
+  bool compound = false;
+  if (a->kind == ATOM_LOOP) a->used = true;
+  else {
+    text = plain_text(s, a);
+    const char *name = s->namer ? s->namer(s->context, text, index_depth(s, s->atoms.at[atom].inner)) : NULL;
+    compound = !name && coef != 1;
+    if (name) text = name;
+  }
+  str_printf(out, compound ? "(%s)" : "%s", text);
+  if (coef != 1) str_printf(out, " * %lld", (long long)coef);
 }
 
 const char *index_text(IndexSpace *s, Index a) {
   Str out = {0};
-  for (int i = 0; i < a.n; i++) {
-    if (i) str_puts(&out, " + ");
-    bool compound = s->atoms.at[a.terms[i].atom].kind != ATOM_LOOP && a.terms[i].coef != 1;
-    if (compound) str_putc(&out, '(');
-    print_atom(s, &out, a.terms[i].atom);
-    if (compound) str_putc(&out, ')');
-    if (a.terms[i].coef != 1) str_printf(&out, " * %lld", (long long)a.terms[i].coef);
+  int64_t below = INT64_MAX;
+  for (int printed = 0; printed < a.n;) {
+    int64_t coef = 0;
+    for (int i = 0; i < a.n; i++)
+      if (a.terms[i].coef < below && a.terms[i].coef > coef) coef = a.terms[i].coef;
+    for (int i = 0; i < a.n; i++) {
+      if (a.terms[i].coef != coef) continue;
+      if (printed++) str_puts(&out, " + ");
+      print_atom(s, &out, a.terms[i].atom, coef);
+    }
+    below = coef;
   }
   if (a.n == 0) str_printf(&out, "%lld", (long long)a.constant);
   else if (a.constant) str_printf(&out, " %c %lld", a.constant < 0 ? '-' : '+', (long long)(a.constant < 0 ? -a.constant : a.constant));

@@ -35,9 +35,14 @@ typedef struct {
   bool keep;         /* LOOP: stays a variable even with one value */
 } IndexAtom;
 
+/* A variable that holds a quotient or remainder, of this text and depth; null: its text stands in for it. */
+typedef const char *IndexNamer(void *context, const char *text, int depth);
+
 typedef struct {
   Arena *arena;
   VEC(IndexAtom) atoms;
+  IndexNamer *namer; /* may be null */
+  void *context;     /* the namer's */
 } IndexSpace;
 
 int index_new_loop(IndexSpace *s, const char *name, int64_t low, int64_t high, int depth);
@@ -55,7 +60,7 @@ int index_depth(const IndexSpace *s, Index a);    /* of the innermost loop it de
 int64_t index_coef(Index a, int atom);            /* 0 when absent */
 bool index_mentions(const IndexSpace *s, Index a, int atom); /* inside quotients too */
 Index index_without(IndexSpace *s, Index a, int atom);
-const char *index_text(IndexSpace *s, Index a);
+const char *index_text(IndexSpace *s, Index a);   /* terms by falling coefficient */
 
 /* a = Σ index[k] · stride of dims, and the other way round. */
 Index index_linear(IndexSpace *s, int rank, const int64_t *dims, const Index *index);

@@ -42,6 +42,7 @@ typedef struct Scope {
   int depth, indent;
   bool is_condition;  /* nothing moves out of it: its loads hold under its condition only */
   Index condition;    /* what is compared there */
+  bool is_else;       /* of another condition: nothing can be written before it any more */
   bool has_loops;     /* closed ones inside */
   bool diverges;      /* the threads that reduce together are in different turns here */
   const char *path;   /* what it is for: the same in both passes */
@@ -109,7 +110,8 @@ struct Emit {
   Scope *scope;               /* innermost open one */
   Texts taken;                /* variable names */
   Accesses *record;           /* where a trial notes accesses; null: nowhere */
-  bool final;                 /* third pass */
+  bool final;                 /* last pass */
+  const char *draft;          /* the body as the pass before it wrote it */
   int trials;                 /* nested trials that are running */
   VEC(Costly) costly;         /* of the first pass */
   bool *buffered;             /* nodes that get a row buffer */
@@ -161,8 +163,11 @@ void kernel_note_access(Emit *e, Index index);
 
 /* --- kernel_value.c: values at symbolic indexes ----------------------------------------------------- */
 
-/* A constant variable of this type and value, in the scope at `depth`; equal texts share one. */
+/* A constant variable of this type and value, in scope `s`, or in the scope at `depth`; equal texts share one. */
+Val kernel_define_in(Emit *e, Scope *s, const char *type, const char *base, const char *text);
 Val kernel_define(Emit *e, int depth, const char *type, const char *base, const char *text);
+/* Gives quotients and remainders that are used again, or make lines long, variables of their own. context: an Emit. */
+IndexNamer kernel_name_quotient;
 const char *kernel_index_key(Emit *e, int v, int rank, const Index *index);
 const char *kernel_base_name(Emit *e, int v);
 void kernel_choose_buffers(Emit *e);

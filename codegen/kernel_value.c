@@ -39,20 +39,58 @@ const char *kernel_base_name(Emit *e, int v) {
   return arena_printf(e->arena, "%s_%d", kernel_ops[n->op].name, v);
 }
 
-Val kernel_define(Emit *e, int depth, const char *type, const char *base, const char *text) {
+Val kernel_define_in(Emit *e, Scope *s, const char *type, const char *base, const char *text) {
   const char *key = arena_printf(e->arena, "=%s %s", type, text);
   const Memo *m = kernel_find_memo(e, key);
   if (m) return m->val;
-  Scope *s = kernel_scope_at(e, depth);
   Val val = {kernel_fresh_name(e, base), s->depth};
   kernel_line(e, s, "const %s %s = %s;", type, val.text, text);
   kernel_remember(e, s, key, val);
   return val;
 }
 
+Val kernel_define(Emit *e, int depth, const char *type, const char *base, const char *text) {
+  return kernel_define_in(e, kernel_scope_at(e, depth), type, base, text);
+}
+
 static Val define(Emit *e, int depth, pp_dtype dtype, const char *base, const char *text) {
   return kernel_define(e, depth, kernel_type(dtype), base, text);
 }
+
+/* --- indexes ----------------------------------------------------------------------------------------------- */
+
+/* More than once in the body, or in a long line, or of a sum, whose parts may have names by now. */
+static bool deserves_name(const char *body, const char *text) {
+  size_t n = strlen(text);
+  int count = 0;
+  bool is_long = *text == '(';
+  for (const char *at = body; (at = strstr(at, text)); at += n) {
+    const char *begin = at;
+    if (isdigit((unsigned char)at[n])) continue; /* of another divisor */
+    while (begin > body && begin[-1] != '\n') begin--;
+    is_long |= strcspn(begin, "\n") > EMIT_COLUMNS;
+    count++;
+  }
+  return count > 1 || is_long;
+}
+
+/* Arithmetic does no harm outside of conditions, where more can share it. */
+static Scope *scope_of_index(Emit *e, int depth) {
+  Scope *s = e->scope;
+  while (s->depth > depth && !s->is_else) s = s->parent;
+  return s;
+}
+
+/* "i_2" for "i / 8 % 128" */
+const char *kernel_name_quotient(void *context, const char *text, int depth) {
+  Emit *e = context;
+  if (!e->draft || e->trials || !deserves_name(e->draft, text)) return NULL;
+  const char *begin = text + strspn(text, "("), *end = begin;
+  while (isalpha((unsigned char)*end)) end++;
+  return kernel_define_in(e, scope_of_index(e, depth), e->form->index_type, arena_strndup(e->arena, begin, (size_t)(end - begin)), text).text;
+}
+
+/* --- loads and constants ------------------------------------------------------------------------------- */
 
 /* Element `linear` of input v. */
 static Val load(Emit *e, int v, Index linear) {
@@ -305,6 +343,7 @@ static Val concat_cases(Emit *e, int v, const Index *index, int i, int64_t begin
     if (!last) note_condition(e, at, end);
     Scope *c = kernel_open_scope(e, true);
     c->condition = at;
+    c->is_else = *otherwise != 0;
     kernel_extend_path(e, '?', v, i);
     Val x = concat_operand(e, v, index, i, begin);
     kernel_line(e, c, "%s = %s;", val.text, x.text);

@@ -159,28 +159,42 @@ static void emit_comment_behind(Str *out, const char *text) {
   emit_wrapped_comment(out, text);
 }
 
+/* A line of code, its comment behind it when both fit into a line, else above it. */
+static void print_with_comment(Str *out, const Str *comment, Str *code) {
+  int width = (int)comment->length + 6, end = emit_column(code) + 1;
+  if (end + width <= EMIT_COLUMNS) {
+    emit_comment_behind(code, str_text(comment));
+    str_puts(out, str_text(code));
+  } else {
+    str_puts(out, "  ");
+    emit_wrapped_comment(out, str_text(comment));
+    str_printf(out, "\n%s", str_text(code));
+  }
+  str_putc(out, '\n');
+}
+
 static void emit_pointer(EmitTask *b, int i) {
   const PlanBuffer *buffer = &b->task->buffers[i];
   const PlanArgument *a = &b->task->arguments[b->argument[i]];
   const char *type = emit_c_type(buffer->type.dtype);
-  str_printf(b->out, "  %s%s *%s = ", b->written[i] ? "" : "const ", type, b->names[i]);
+  Str code = {0}, text = {0};
+  str_printf(&code, "  %s%s *%s = ", b->written[i] ? "" : "const ", type, b->names[i]);
   const char *comment = NULL;
   if (buffer->place == PLAN_FRAME) {
     const PlanField *fields = buffer->sub ? b->stage->weight_fields : b->stage->fields;
-    str_printf(b->out, "%s->%s%s;", buffer->sub ? "weight_frame" : "frame", fields[buffer->index].name, field_end(&fields[buffer->index]));
+    str_printf(&code, "%s->%s%s;", buffer->sub ? "weight_frame" : "frame", fields[buffer->index].name, field_end(&fields[buffer->index]));
     comment = fields[buffer->index].line;
   } else if (buffer->place == PLAN_SCRATCH) {
-    str_printf(b->out, "(%s *)(workspace + %lld);", type, (long long)buffer->index);
+    str_printf(&code, "(%s *)(workspace + %lld);", type, (long long)buffer->index);
   } else {
-    str_printf(b->out, "c->at[%d];", b->argument[i]);
+    str_printf(&code, "c->at[%d];", b->argument[i]);
     comment = a->comment;
   }
-  Str text = {0};
   emit_shape(&text, &buffer->type);
   if (comment && comment[0]) str_printf(&text, " %s", comment);
-  emit_comment_behind(b->out, str_text(&text));
-  str_putc(b->out, '\n');
+  print_with_comment(b->out, &text, &code);
   str_free(&text);
+  str_free(&code);
 }
 
 /* Arguments in their order, then fields of the frames, then workspace. */
@@ -222,20 +236,6 @@ static void statement_comment(Str *out, const PlanStatement *s) {
   if (s->line && s->line[0]) str_printf(out, n > 0 ? " (%s)" : "%s", s->line);
 }
 
-/* The call, its comment behind it when both fit into a line, else above it. */
-static void print_statement(Str *out, const Str *comment, Str *code) {
-  int width = (int)comment->length + 6, end = emit_column(code) + 1;
-  if (end + width <= EMIT_COLUMNS) {
-    emit_comment_behind(code, str_text(comment));
-    str_puts(out, str_text(code));
-  } else {
-    str_puts(out, "  ");
-    emit_wrapped_comment(out, str_text(comment));
-    str_printf(out, "\n%s", str_text(code));
-  }
-  str_putc(out, '\n');
-}
-
 static void emit_statement(EmitTask *b, const PlanStatement *s) {
   Str comment = {0}, code = {0}, *out = b->out;
   const int indent = 2;
@@ -245,7 +245,7 @@ static void emit_statement(EmitTask *b, const PlanStatement *s) {
   b->out = out;
   statement_comment(&comment, s);
   if (b->note) str_printf(&comment, " %s", b->note);
-  if (code.length > (size_t)indent) print_statement(out, &comment, &code);
+  if (code.length > (size_t)indent) print_with_comment(out, &comment, &code);
   str_free(&comment);
   str_free(&code);
 }

@@ -381,7 +381,7 @@ static void start_pass(Emit *e) {
     "typedef", "union", "unsigned", "void", "volatile", "while", "kernels", "NAN", "INFINITY"};
   const PlanKernel *k = e->k;
   e->taken = (Texts){0};
-  e->space = (IndexSpace){.arena = e->arena};
+  e->space = (IndexSpace){.arena = e->arena, .namer = kernel_name_quotient, .context = e};
   e->n_loops = 0;
   e->finished.n = 0;
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) VEC_PUSH(e->arena, &e->taken, words[i]);
@@ -413,6 +413,7 @@ void kernel_print_body(Arena *arena, Str *out, const PlanKernel *k, const char *
     print_outputs(&e);
     kernel_print_unread(&e, e.scope);
     if (pass == 0) kernel_choose_buffers(&e);
+    if (pass == 1) e.draft = arena_strndup(arena, str_text(&e.scope->text), e.scope->text.length);
     if (e.final) {
       str_puts(out, "{\n");
       print_unused(&e, out);

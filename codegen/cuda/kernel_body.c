@@ -88,10 +88,10 @@ static const char **evaluate_outputs(Emit *e, int n, const int *outputs, Index l
 }
 
 void device_store_outputs(Emit *e, int n, const int *outputs, Index linear, const char *condition) {
-  const char **texts = evaluate_outputs(e, n, outputs, linear);
+  const char **texts = evaluate_outputs(e, n, outputs, linear), *at = index_text(&e->space, linear);
   if (condition && n > 1) kernel_line(e, e->scope, "%s{", condition);
   for (int i = 0; i < n; i++)
-    kernel_line(e, e->scope, "%s%s[%s] = %s;", !condition ? "" : n > 1 ? "  " : condition, output_name(e, outputs[i]), index_text(&e->space, linear), texts[i]);
+    kernel_line(e, e->scope, "%s%s[%s] = %s;", !condition ? "" : n > 1 ? "  " : condition, output_name(e, outputs[i]), at, texts[i]);
   if (condition && n > 1) kernel_print_line(e->scope, "}");
 }
 
@@ -312,7 +312,7 @@ void device_store_packs(Emit *e, int n, const int *outputs, Index point) {
   const char *element = index_text(&e->space, index_loop(&e->space, s->atom));
   for (int i = 0; i < n; i++) {
     packs[i] = kernel_fresh_name(e, arena_printf(e->arena, "%s_o", output_name(e, outputs[i])));
-    types[i] = arena_printf(e->arena, "pp_pack<%s, %d>", kernel_type(output_type(e, outputs[i])->dtype), PACK);
+    types[i] = device_pack_type(e, e->k->outputs[outputs[i]]);
     kernel_line(e, outer, "%s %s;", types[i], packs[i]);
     kernel_line(e, s, "%s.at[%s] = %s;", packs[i], element, texts[i]);
   }
@@ -486,7 +486,7 @@ static const CudaParameter *make_parameters(const Emit *e) {
 
 void device_start_pass(Emit *e) {
   e->taken = (Texts){0};
-  e->space = (IndexSpace){.arena = e->arena};
+  e->space = (IndexSpace){.arena = e->arena, .namer = kernel_name_quotient, .context = e};
   e->n_loops = 0;
   e->finished.n = 0;
   e->scope = NULL;
@@ -500,6 +500,7 @@ void device_start_pass(Emit *e) {
 static CudaKernel print_kernel(Emit *e, const char *name, int stage) {
   CudaKernel kernel = {.name = name, .include = "lanes.cuh", .n_parameters = e->k->n_inputs + e->k->n_outputs, .grid = {1, 1, 1}};
   e->demanded = (Texts){0};
+  e->draft = NULL;
   for (int pass = 0; pass < 2; pass++) {
     e->final = pass == 1;
     device_start_pass(e);
@@ -508,7 +509,7 @@ static CudaKernel print_kernel(Emit *e, const char *name, int stage) {
     kernel.block = nests.at[0].block;
     print_nests(e, &nests);
     kernel_print_unread(e, e->scope);
-    if (e->final) kernel.body = arena_strndup(e->arena, str_text(&e->scope->text), e->scope->text.length);
+    kernel.body = e->draft = arena_strndup(e->arena, str_text(&e->scope->text), e->scope->text.length);
     str_free(&e->scope->text);
   }
   return kernel;

@@ -19,6 +19,10 @@ static bool is_packed(Emit *e, Index linear, Index *out_rest) {
   return true;
 }
 
+const char *device_pack_type(const Emit *e, int v) {
+  return arena_printf(e->arena, "pp_%sx%d", pp_dtype_name(type_of(e, v)->dtype), PACK);
+}
+
 static bool load(Emit *e, int v, Index linear, Val *out_val) {
   Device *d = device_of(e);
   if (d->pack_atom < 0 || !index_mentions(&e->space, linear, d->pack_atom)) return false;
@@ -27,7 +31,7 @@ static bool load(Emit *e, int v, Index linear, Val *out_val) {
     d->n_single++;
     return false;
   }
-  const char *type = arena_printf(e->arena, "pp_pack<%s, %d>", kernel_type(type_of(e, v)->dtype), PACK);
+  const char *type = device_pack_type(e, v);
   const char *at = rest.n || rest.constant ? arena_printf(e->arena, "(%s + %s)", e->names[v], index_text(&e->space, rest)) : e->names[v];
   Val pack = kernel_define(e, index_depth(&e->space, rest), type, arena_printf(e->arena, "%s_i", e->names[v]),
                            arena_printf(e->arena, "*(const %s *)%s", type, at));

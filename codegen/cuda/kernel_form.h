@@ -29,6 +29,7 @@ static inline Device *device_of(const Emit *e) { return e->own; }
 
 extern const KernelForm device_form, device_form_wide; /* wide: elements are counted in 64 bits */
 
+const char *device_pack_type(const Emit *e, int v); /* "pp_f32x4" */
 int64_t device_chunks(const Emit *e, int v);
 /* A loop over 0 … extent - 1 in which lane l takes turns l, l + 16, …: `turn` writes one turn for `at`. */
 typedef void DeviceTurn(Emit *e, Index at, const void *context);

@@ -36,5 +36,10 @@ template <> struct pp_wide<pp_bf16> { typedef float type; };
 
 // N values of T that are loaded and stored at once; buffers are aligned to PP_ALIGNMENT.
 template <typename T, int N> struct alignas(sizeof(T) * N) pp_pack { T at[N]; };
+typedef pp_pack<float, 4> pp_f32x4;
+typedef pp_pack<double, 4> pp_f64x4;
+typedef pp_pack<int32_t, 4> pp_i32x4;
+typedef pp_pack<uint8_t, 4> pp_boolx4;
+typedef pp_pack<pp_bf16, 4> pp_bf16x4;
 
 #endif
