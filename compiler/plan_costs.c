@@ -52,17 +52,25 @@ static int64_t statement_bytes(const PlanTask *task, const PlanStatement *s) {
   return in + out;
 }
 
-static double statement_seconds(const PlanTask *task, const PlanStatement *s, Machine machine) {
-  return fmax((double)s->flops / machine.flops, (double)statement_bytes(task, s) / machine.bandwidth);
+static double statement_seconds(const Plan *plan, const PlanTask *task, const PlanStatement *s, const Machine *machine) {
+  double products = 0, bytes = (double)statement_bytes(task, s) / machine->bandwidth;
+  if (s->flops) products = (double)s->flops / machine_flops(machine, plan, task->buffers[s->in[0]].type.dtype);
+  return fmax(products, bytes);
+}
+
+static double task_seconds(const Plan *plan, const PlanTask *task, const Machine *machine) {
+  double seconds = 0;
+  bool together = task->kind == PP_UPDATE;
+  for (int k = 0; k < task->n_statements; k++)
+    seconds += fmax(statement_seconds(plan, task, &task->statements[k], machine), together ? 0 : machine->launch);
+  return task->n_statements ? fmax(seconds, machine->launch) : 0;
 }
 
 PlanCosts *plan_costs_estimated(Arena *arena, const Plan *plan, Machine machine) {
   double *tasks = arena_alloc_array(arena, (size_t)plan->n_tasks + 1, sizeof *tasks);
   double *transfers = arena_alloc_array(arena, (size_t)plan->n_transfers + 1, sizeof *transfers);
-  for (int i = 0; i < plan->n_tasks; i++)
-    for (int k = 0; k < plan->tasks[i].n_statements; k++)
-      tasks[i] += statement_seconds(&plan->tasks[i], &plan->tasks[i].statements[k], machine);
-  for (int i = 0; i < plan->n_transfers; i++) transfers[i] = (double)plan->transfers[i].size_bytes / machine.link;
+  for (int i = 0; i < plan->n_tasks; i++) tasks[i] = task_seconds(plan, &plan->tasks[i], &machine);
+  for (int i = 0; i < plan->n_transfers; i++) transfers[i] = machine.latency + (double)plan->transfers[i].size_bytes / machine.link;
   PlanCosts *costs = arena_alloc(arena, sizeof *costs);
   *costs = (PlanCosts){.from = COSTS_ESTIMATED, .tasks = tasks, .transfers = transfers, .machine = machine};
   return costs;

@@ -78,11 +78,21 @@ SimulateJob *simulate_chain(Arena *arena, const ScheduledActions *list, const Sc
 
 /* --- of a model ------------------------------------------------------------------------------------------ */
 
-/* What a machine does, for estimates: each statement of a task takes as long as its products at `flops`, or
- * its bytes at `bandwidth`, whichever is longer; a transfer its bytes at `link`. */
+/* What a machine does, for estimates: each statement of a task takes as long as its products at `flops`, its bytes
+ * at `bandwidth` or `launch`, whichever is longest; a transfer `latency` and its bytes at `link`. An update's
+ * statements are launched together. */
+enum { MACHINE_F32, MACHINE_TF32, MACHINE_BF16, MACHINE_F64, MACHINE_RATES };
 typedef struct {
-  double flops, bandwidth, link; /* per second */
+  const char *name;              /* "h100" */
+  double flops[MACHINE_RATES];   /* per second, of products of such operands */
+  double bandwidth, link;        /* bytes per second */
+  double launch, latency;        /* seconds */
 } Machine;
+
+/* machines.c */
+Machine machine_core(void);
+bool machine_find_gpu(const char *name, Machine *out); /* "a100", "h100", "h200", "b200" */
+double machine_flops(const Machine *machine, const Plan *plan, pp_dtype operands);
 
 typedef enum { COSTS_STATED, COSTS_ESTIMATED, COSTS_MEASURED } CostsFrom;
 

@@ -82,13 +82,26 @@ static json_t *json_tasks(const SimulateView *view) {
   return all;
 }
 
+/* Of the model's products, by the first. */
+static double rate_of(const SimulateView *view) {
+  for (int i = 0; i < view->plan->n_tasks; i++) {
+    const PlanTask *task = &view->plan->tasks[i];
+    for (int k = 0; k < task->n_statements; k++) {
+      const PlanStatement *s = &task->statements[k];
+      if (s->flops) return machine_flops(&view->costs->machine, view->plan, task->buffers[s->in[0]].type.dtype);
+    }
+  }
+  return machine_flops(&view->costs->machine, view->plan, PP_F32);
+}
+
 /* Of a model: where its costs come from, and each of them. */
 static json_t *json_plan_costs(const SimulateView *view) {
   const PlanCosts *costs = view->costs;
   json_t *o = costs->from == COSTS_STATED ? json_costs(costs->stated) : json_object();
   json_put(o, "from", json_text(from_names[costs->from]));
   if (costs->from == COSTS_ESTIMATED) {
-    json_put(o, "flops", number(costs->machine.flops));
+    json_put(o, "machine", json_text(costs->machine.name));
+    json_put(o, "flops", number(rate_of(view)));
     json_put(o, "bandwidth", number(costs->machine.bandwidth));
     json_put(o, "link", number(costs->machine.link));
   }
@@ -162,8 +175,9 @@ static void put_costs(const Timeline *t, const SimulateView *view, Str *out) {
     str_printf(out, "costs: measured, %s (its median step took %s%s)\n", view->costs->trace,
                show_time(t, view->costs->measured_step, time), unit_of(t).name);
   else
-    str_printf(out, "costs: estimated at %.4g Gflop/s, %.4g GB/s, %.4g GB/s between ranks (--costs=TRACE has measured ones)\n",
-               m->flops / 1e9, m->bandwidth / 1e9, m->link / 1e9);
+    str_printf(out, "costs: estimated%s%s at %.6g Gflop/s, %.4g GB/s, %.4g GB/s between ranks (--costs=TRACE has measured ones)\n",
+               view->plan->target == PP_TARGET_CUDA ? " for " : "", view->plan->target == PP_TARGET_CUDA ? m->name : "", rate_of(view) / 1e9,
+               m->bandwidth / 1e9, m->link / 1e9);
 }
 
 /* Of the column with the ranks. */

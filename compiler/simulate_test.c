@@ -150,6 +150,46 @@ static void try_nothing(void) {
   result(s && s->timeline.step_time == 0 && s->timeline.bubble_rate == 0 && s->n_path == 0, "ranks that do nothing");
 }
 
+/* --- estimates of GPUs ------------------------------------------------------------------------------------ */
+
+static bool near(double x, double expected) {
+  if (x > 0.999 * expected && x < 1.001 * expected) return true;
+  printf("%g, not %g\n", x, expected);
+  return false;
+}
+
+/* The seconds of a task of n statements that make one 4096 × 4096 matrix of two; flops of each. */
+static double of_task(pp_task_kind kind, pp_dtype dtype, int64_t dim, int n, int64_t flops, bool tf32) {
+  const int in[] = {0, 1}, out[] = {2};
+  PlanBuffer buffers[3];
+  PlanStatement statements[3];
+  for (int i = 0; i < 3; i++) {
+    buffers[i] = (PlanBuffer){.type = {.dtype = dtype, .rank = 2, .dims = {dim, dim}}};
+    statements[i] = (PlanStatement){.op = PLAN_OP_KERNEL, .n_in = 2, .in = in, .n_out = 1, .out = out, .flops = flops};
+  }
+  const PlanTask task = {.kind = kind, .n_buffers = 3, .buffers = buffers, .n_statements = n, .statements = statements};
+  const PlanTransfer transfer = {.size_bytes = 64 << 20};
+  const Plan plan = {.n_tasks = 1, .tasks = &task, .n_transfers = 1, .transfers = &transfer, .tf32 = tf32};
+  Machine h100;
+  if (!machine_find_gpu("h100", &h100)) return 0;
+  const PlanCosts *costs = plan_costs_estimated(arena, &plan, h100);
+  result(near(costs->transfers[0], 10e-6 + 67108864 / (0.8 * 450e9)), "a transfer of 64 MiB over NVLink");
+  return costs->tasks[0];
+}
+
+/* 0.6 of an H100's products, 0.8 of its 3.35 TB/s, 4 µs for a launch. */
+static void try_gpu(void) {
+  const int64_t dim = 4096, flops = 2 * dim * dim * dim;
+  result(near(of_task(PP_FWD, PP_BF16, dim, 1, flops, false), 137438953472.0 / (0.6 * 989e12)), "a product of bf16");
+  result(near(of_task(PP_FWD, PP_F32, dim, 1, flops, true), 137438953472.0 / (0.6 * 495e12)), "of TF32");
+  result(near(of_task(PP_FWD, PP_F32, dim, 1, flops, false), 137438953472.0 / (0.6 * 67e12)), "of f32");
+  result(near(of_task(PP_FWD, PP_F32, dim, 2, 0, false), 2 * 3 * 67108864 / (0.8 * 3.35e12)), "sums are as fast as memory");
+  result(near(of_task(PP_FWD, PP_F32, 8, 3, 0, false), 12e-6), "small kernels take as long as their launches");
+  result(near(of_task(PP_UPDATE, PP_F32, 8, 3, 0, false), 4e-6), "those of an update are launched together");
+  Machine none;
+  result(!machine_find_gpu("v100", &none), "a GPU without figures");
+}
+
 int main(void) {
   arena = arena_create();
   diag = diag_create();
@@ -160,6 +200,7 @@ int main(void) {
   try_deadlock();
   try_proof();
   try_nothing();
+  try_gpu();
   diag_destroy(diag);
   arena_destroy(arena);
   return failures > 0;

@@ -4,6 +4,7 @@
 #include "compiler/driver/options.h"
 
 #include "compiler/schedule_csv.h"
+#include "compiler/simulate.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -35,6 +36,7 @@ typedef enum {
   KIND_FORMAT,
   KIND_TARGET,
   KIND_ARCH,       /* 80,90a */
+  KIND_GPU,
   KIND_COST,
   KIND_STEPS,      /* A:B */
   KIND_RATE        /* per second: 50G */
@@ -99,9 +101,10 @@ static const Row table[] = {
     {"--cost", "F=1,I=1", 0, CHECK | SIMULATE, KIND_COST, 0, NO_FIELD, "what tasks cost: F, I, W, B, pair, and a transfer;\n"
                                                                          "a value, or [a,b,…] with one for each stage"},
     {"--costs", "TRACE", 0, SIMULATE, KIND_TEXT, MODEL_ONLY, AT(trace_costs), "a model's costs as measured: a file that --trace wrote"},
-    {"--flops", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(flops), "of products, per second, to estimate a model's costs (20G)"},
-    {"--bandwidth", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(bandwidth), "bytes that a rank moves per second, likewise (10G)"},
-    {"--link", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(link), "bytes per second between two ranks, likewise (5G)"},
+    {"--flops", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(flops), "of products, per second, to estimate a model's costs (a core's 20G)"},
+    {"--bandwidth", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(bandwidth), "bytes that a rank moves per second, likewise (a core's 10G)"},
+    {"--link", "RATE", 0, SIMULATE, KIND_RATE, MODEL_ONLY, AT(link), "bytes per second between two ranks, likewise (a core's 5G)"},
+    {"--gpu", "NAME", 0, CHECK | SIMULATE, KIND_GPU, MODEL_ONLY | CUDA_ONLY, NO_FIELD, "for --target=cuda: estimate costs by the figures of an a100, h100, h200\nor b200 (h100)"},
 
     {"--svg", "FILE", 0, SIMULATE, KIND_TEXT, 0, AT(svg), "draw the step as an SVG"},
     {"--html", "FILE", 0, SIMULATE, KIND_TEXT, 0, AT(html), "draw the step as a page with zoom"},
@@ -436,6 +439,14 @@ static int set_rate(Parser *p, const Row *row, const char *value) {
   return STATUS_FINE;
 }
 
+static int set_gpu(Parser *p, const char *value) {
+  Machine found;
+  if (!machine_find_gpu(value, &found)) return complain(p, "--gpu=%s: expected a100, h100, h200 or b200", value);
+  p->options->gpu = value;
+  p->rate = "--gpu";
+  return STATUS_FINE;
+}
+
 static int set_cost(Parser *p, const char *value) {
   p->options->has_costs = true;
   const char *error = costs_parse(p->arena, value, &p->options->costs);
@@ -463,6 +474,7 @@ static int set_value(Parser *p, const Row *row, const char *value) {
   case KIND_FORMAT: return set_format(p, value);
   case KIND_TARGET: return set_target(p, value);
   case KIND_ARCH: return set_arch(p, value);
+  case KIND_GPU: return set_gpu(p, value);
   case KIND_COST: return set_cost(p, value);
   case KIND_STEPS: return check_steps(p, row, value);
   case KIND_RATE: return set_rate(p, row, value);
@@ -599,7 +611,7 @@ static int check_together(const Parser *p) {
 }
 
 static void set_defaults(Options *o) {
-  *o = (Options){.stage = -1, .rank = -1, .stages = -1, .flops = 20e9, .bandwidth = 10e9, .link = 5e9};
+  *o = (Options){.stage = -1, .rank = -1, .stages = -1, .gpu = "h100"};
   o->compile = (CompileOptions){.ranks = -1, .microbatch = -1, .microbatches = -1, .steps = -1, .threads = 1, .products_workspace = -1};
 }
 

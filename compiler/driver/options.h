@@ -43,7 +43,8 @@ typedef struct {
   const char *svg, *html, *trace; /* of simulate */
   bool has_costs;            /* --cost was given */
   const char *trace_costs;   /* --costs=FILE, null: none */
-  double flops, bandwidth, link; /* per second, for estimates */
+  const char *gpu;           /* whose figures estimates take */
+  double flops, bandwidth, link; /* per second, for estimates; 0: the machine's */
   /* dump */
   const char *after;         /* null: the last pass */
   int64_t stage, rank;       /* -1: all */

@@ -83,7 +83,15 @@ static const PlanCosts *measured_costs(Run *c, const Plan *plan, Machine machine
   return costs;
 }
 
-static Machine machine_of(const Options *o) { return (Machine){o->flops, o->bandwidth, o->link}; }
+/* As the target has it, but for what is stated. */
+static Machine machine_of(const Options *o) {
+  Machine m = machine_core();
+  if (o->compile.target == PP_TARGET_CUDA && !machine_find_gpu(o->gpu, &m)) bug("the options let '%s' pass", o->gpu);
+  for (int k = 0; o->flops > 0 && k < MACHINE_RATES; k++) m.flops[k] = o->flops;
+  if (o->bandwidth > 0) m.bandwidth = o->bandwidth;
+  if (o->link > 0) m.link = o->link;
+  return m;
+}
 
 static const PlanCosts *choose_costs(Run *c, const Plan *plan) {
   const Options *o = c->options;
