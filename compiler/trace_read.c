@@ -366,6 +366,21 @@ static double mean_of(const Mean *mean, double otherwise) { return mean->n ? mea
 
 static bool is_usual(const Trace *t, int64_t step) { return t->usual[step - t->first_step]; }
 
+/* Time that a task shares with another one of its overlap block, whose members stand side by side, counts half for each:
+ * the simulator adds up the members of a block. */
+static double own_time(const Trace *t, int index) {
+  enum { BLOCK = 8 };
+  const Task *task = &t->tasks.at[index];
+  double shared = 0;
+  for (int i = index - BLOCK; i <= index + BLOCK; i++) {
+    if (i < 0 || i >= t->tasks.n || i == index) continue;
+    const Task *other = &t->tasks.at[i];
+    if (other->step == task->step && other->rank == task->rank && other->track != task->track)
+      shared += fmax(0, fmin(task->end, other->end) - fmax(task->start, other->start));
+  }
+  return task->end - task->start - shared / 2;
+}
+
 static const double *task_costs(Arena *arena, const Trace *t) {
   int n_cells = t->n_stages * PP_TASK_KIND_COUNT;
   double *costs = arena_alloc_array(arena, (size_t)n_cells, sizeof *costs);
@@ -373,7 +388,7 @@ static const double *task_costs(Arena *arena, const Trace *t) {
   for (int i = 0; i < t->tasks.n; i++) {
     const Task *task = &t->tasks.at[i];
     if (task->stage < 0 || !is_usual(t, task->step)) continue;
-    add_to_mean(&means[task->stage * PP_TASK_KIND_COUNT + (int)task->kind], task->end - task->start);
+    add_to_mean(&means[task->stage * PP_TASK_KIND_COUNT + (int)task->kind], own_time(t, i));
   }
   for (int c = 0; c < n_cells; c++) costs[c] = mean_of(&means[c], NAN);
   return costs;

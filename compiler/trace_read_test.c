@@ -146,6 +146,9 @@ static void test_two_tracks(void) {
   test_refused(with(first, "\"ts\":3000,\"dur\":40"), "its tasks are not one after the other");
   const Trace *trace = read(with(first, "\"tid\":2,\"ts\":3000,\"dur\":40"));
   CHECK(trace && close_to(trace_costs(arena, trace)->step_time, 25e-6)); /* of the other step; this one takes 40 */
+  /* 3000 … 3003 and 3001 … 3005: the block takes 5, so 2 and 3; the other step has 4 and 4 */
+  trace = read(with("\"ts\":3020,\"dur\":3", "\"tid\":2,\"ts\":3001,\"dur\":4"));
+  CHECK(trace && close_to(trace_costs(arena, trace)->task[PP_FWD], 3.25e-6));
   test_refused(with(first, "\"tid\":3,\"ts\":3000,\"dur\":40"), "'tid' is 3");
 }
 
