@@ -434,7 +434,7 @@ static bool check_table(Arena *arena, Diag *diag, const char *path) {
 }
 
 static void check_prediction(Arena *arena, const Pipeline *p) {
-  PlanCosts *costs = plan_costs_estimated(arena, p->plan, (Machine){1e9, 1e9, 1e9});
+  PlanCosts *costs = plan_costs_estimated(arena, p->plan, machine_core());
   SimulateView view = {.schedule = p->plan->schedule, .plan = p->plan, .costs = costs};
   bug_set_pass("simulate");
   check_simulation(arena, p->diag, simulate_plan(arena, p->plan, costs, "fuzz"), view, false);
