@@ -163,10 +163,19 @@ static bool is_idle(const void *argument) {
   return !comm->last || comm->last->done;
 }
 
+/* A communicator lives for as long as graphs hold its transfers. */
+static ncclResult_t judge_graphs(ncclComm_t comm, const char *call) {
+  const char *graph = check_graph_with(transfer_is_of, comm);
+  if (!graph) return ncclSuccess;
+  return comm_fail(ncclInvalidUsage, "%s of %s, whose transfers executable graph %s holds: it waits until that is destroyed", call,
+                   comm->object.name, graph);
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   CHECK_CALL();
   if (!check_object_is_live(&comm->object, "ncclCommFinalize")) return ncclInvalidArgument;
   if (!is_joined(comm)) return comm_fail(ncclInvalidUsage, "ncclCommFinalize of %s before it is ready", comm->object.name);
+  if (judge_graphs(comm, "ncclCommFinalize") != ncclSuccess) return ncclInvalidUsage;
   comm->is_finalized = true;
   if (comm->is_blocking) {
     check_run_until(is_idle, comm, "ncclCommFinalize(%s)", comm->object.name);

@@ -29,9 +29,11 @@ struct CUgraphExec_st {
   CheckObject object;
   Capture *capture;
   int lanes[MAX_LANES]; /* by that of the captured stream; 0: none */
+  struct CUgraphExec_st *next;
 };
 
 static Capture *running; /* captures that haven't ended */
+static struct CUgraphExec_st *executables; /* those that have been destroyed, too */
 
 /* ---- captures ---- */
 
@@ -203,6 +205,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
   if (!exec) return check_error(cudaErrorMemoryAllocation);
   check_object_begin(&exec->object, "executable graph", "%s", graph->object.name);
   exec->capture = graph->capture;
+  exec->next = executables;
+  executables = exec;
   for (int i = 0; i < exec->capture->n_ops; i++) {
     int lane = exec->capture->ops[i]->lane;
     if (!exec->lanes[lane]) exec->lanes[lane] = check_lane_create(false, check_lane_at(lane)->name);
@@ -263,6 +267,13 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
   CHECK_CALL();
   (void)stream;
   return check_object_is_live(&exec->object, "cudaGraphUpload") ? cudaSuccess : check_error(cudaErrorInvalidValue);
+}
+
+const char *check_graph_with(bool (*is_such)(const Op *, const void *), const void *argument) {
+  for (const struct CUgraphExec_st *exec = executables; exec; exec = exec->next)
+    for (int i = 0; exec->object.live && i < exec->capture->n_ops; i++)
+      if (is_such(exec->capture->ops[i], argument)) return exec->object.name;
+  return NULL;
 }
 
 /* A launch that runs still ends. */

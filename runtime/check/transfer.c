@@ -126,6 +126,10 @@ static void start_group(Op *op) {
   }
 }
 
+bool transfer_is_of(const Op *op, const void *comm) {
+  return op->is_transfer && ((const Group *)op->payload)->transfers[0].comm == comm;
+}
+
 static void follow_communicator(Op *op) {
   ncclComm_t comm = ((Group *)op->payload)->transfers[0].comm;
   op->after = comm->last;

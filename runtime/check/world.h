@@ -68,6 +68,7 @@ struct ncclComm {
 };
 
 bool comm_is_ready(ncclComm_t comm);
+bool transfer_is_of(const Op *op, const void *comm); /* whether it is one of that communicator's */
 ncclResult_t comm_fail(ncclResult_t result, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

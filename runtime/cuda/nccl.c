@@ -160,8 +160,10 @@ static void end_in_order(pp_rank *rank) {
   if (result != ncclSuccess) nccl_fail(rank, "ncclCommDestroy(communicator)", __LINE__, result);
 }
 
+/* NCCL ends a communicator, or aborts it, when no graph holds its transfers any more. */
 static void stop(pp_rank *rank) {
   if (!rank->nccl) return;
+  pp_cuda_graphs_destroy(rank);
   if (pp_failing(rank)) end_at_once(rank);
   else end_in_order(rank);
   pp_transfers_destroy(rank);

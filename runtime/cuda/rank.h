@@ -122,6 +122,7 @@ static inline void pp_cuda_note_call(pp_rank *rank) {
 
 pp_status pp_cuda_step_create(pp_rank *rank);
 void pp_cuda_step_destroy(pp_rank *rank);
+void pp_cuda_graphs_destroy(pp_rank *rank); /* a launch that runs still ends */
 pp_status pp_cuda_begin_step(pp_rank *rank, int *out_issued);
 pp_status pp_cuda_end_step(pp_rank *rank, int sees);
 void pp_cuda_run(pp_rank *rank, const pp_task *task, const pp_call *call);

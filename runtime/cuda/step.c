@@ -73,11 +73,18 @@ pp_status pp_cuda_step_create(pp_rank *rank) {
   return rank->options->trace ? pp_cuda_trace_create(rank) : PP_OK;
 }
 
+void pp_cuda_graphs_destroy(pp_rank *rank) {
+  struct pp_cuda *cuda = rank->cuda;
+  for (int i = 0; i < 2; i++) {
+    if (cuda->graph[i]) PP_CUDA_DO(rank, cudaGraphExecDestroy(cuda->graph[i]));
+    cuda->graph[i] = NULL;
+  }
+}
+
 void pp_cuda_step_destroy(pp_rank *rank) {
   struct pp_cuda *cuda = rank->cuda;
   pp_cuda_trace_destroy(rank);
-  for (int i = 0; i < 2; i++)
-    if (cuda->graph[i]) PP_CUDA_DO(rank, cudaGraphExecDestroy(cuda->graph[i]));
+  pp_cuda_graphs_destroy(rank);
   if (cuda->pinned) PP_CUDA_DO(rank, cudaFreeHost(cuda->pinned));
   free(cuda->copies);
   free(cuda->staged);
