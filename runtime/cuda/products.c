@@ -149,11 +149,14 @@ static uint64_t first_run_bytes(const pp_program *program) {
   return most;
 }
 
+/* A plan without an epilogue may be used with either beta, for which a library may have other code. */
 static void run_first(const pp_call *call, int i, unsigned char *at) {
   const pp_product *p = &call->rank->program->products[i];
   unsigned char *sum = at + result_bytes(p), *operands = sum + sum_bytes(p);
-  if (p->epilogue == PP_EPILOGUE_NONE) pp_product_run(call, i, operands, operands, at, 0);
-  else if (p->epilogue == PP_EPILOGUE_BIAS) pp_product_bias(call, i, operands, operands, operands, at);
+  for (int accumulate = 0; p->epilogue == PP_EPILOGUE_NONE && accumulate < 2; accumulate++)
+    pp_product_run(call, i, operands, operands, at, accumulate);
+  if (p->epilogue == PP_EPILOGUE_NONE) return;
+  if (p->epilogue == PP_EPILOGUE_BIAS) pp_product_bias(call, i, operands, operands, operands, at);
   else pp_product_gelu(call, i, operands, operands, operands, at, sum_bytes(p) ? sum : NULL);
 }
 
