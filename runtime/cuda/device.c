@@ -100,15 +100,15 @@ static pp_status tell_gpu(pp_rank *rank) {
 /* Text for the log. */
 static pp_status describe_device(pp_rank *rank) {
   const double gib = 1 << 30;
+  const struct pp_cuda *cuda = rank->cuda;
   struct cudaDeviceProp has;
-  size_t available, total;
   int runtime = 0, driver = 0;
-  PP_CUDA_TRY(rank, cudaGetDeviceProperties(&has, rank->cuda->device));
-  PP_CUDA_TRY(rank, cudaMemGetInfo(&available, &total));
+  PP_CUDA_TRY(rank, cudaGetDeviceProperties(&has, cuda->device));
   PP_CUDA_TRY(rank, cudaRuntimeGetVersion(&runtime));
   PP_CUDA_TRY(rank, cudaDriverGetVersion(&driver));
-  snprintf(rank->about, sizeof rank->about, "%.64s, %.1f of %.1f GiB free; CUDA %d.%d, driver for %d.%d", has.name, (double)available / gib,
-           (double)total / gib, runtime / 1000, runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
+  snprintf(rank->about, sizeof rank->about, "%.64s, %.1f of %.1f GiB free, of which it takes %llu bytes; CUDA %d.%d, driver for %d.%d", has.name,
+           (double)cuda->free_bytes / gib, (double)has.totalGlobalMem / gib, (unsigned long long)cuda->memory_bytes, runtime / 1000,
+           runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
   return PP_OK;
 }
 
@@ -121,7 +121,6 @@ static pp_status choose_device(pp_rank *rank) {
   }
   rank->cuda->device = rank->program->rank % n_devices; /* all ranks are on this host */
   PP_CUDA_TRY(rank, cudaSetDevice(rank->cuda->device));
-  PP_TRY(describe_device(rank));
   return tell_gpu(rank);
 }
 
@@ -231,6 +230,7 @@ static pp_status create(pp_rank *rank) {
   PP_TRY(check_limits(rank));
   PP_TRY(choose_device(rank));
   PP_TRY(check_memory(rank));
+  PP_TRY(describe_device(rank));
   PP_TRY(create_streams(rank));
   PP_TRY(pp_cuda_kernels_create(rank));
   PP_TRY(pp_cuda_products_create(rank));

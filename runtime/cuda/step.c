@@ -254,7 +254,7 @@ static pp_status copy_seen(pp_rank *rank) {
   return PP_OK;
 }
 
-/* As pp_check_indices of rank.c; the step is not known. */
+/* As pp_check_indices of rank.c; what meets the index runs steps before the host looks, so the device notes the step. */
 static pp_status tell_fault(pp_rank *rank, const pp_step_state *state) {
   const pp_fault *f = &state->fault;
   const pp_place *place = &rank->program->places[f->place];
