@@ -296,7 +296,7 @@ static void print_atom(IndexSpace *s, Str *out, int atom, int64_t coef) {
   if (a->kind == ATOM_LOOP) a->used = true;
   else {
     text = plain_text(s, a);
-    const char *name = s->namer ? s->namer(s->context, text, index_depth(s, s->atoms.at[atom].inner)) : NULL;
+    const char *name = s->namer ? s->namer(s->context, text, index_depth(s, a->inner)) : NULL;
     compound = !name && coef != 1;
     if (name) text = name;
   }

@@ -158,7 +158,7 @@ static bool near(double x, double expected) {
   return false;
 }
 
-/* The seconds of a task of n statements that make one 4096 × 4096 matrix of two; flops of each. */
+/* The seconds of a task of n statements, each of which makes a dim × dim matrix of two with `flops`. */
 static double of_task(pp_task_kind kind, pp_dtype dtype, int64_t dim, int n, int64_t flops, bool tf32) {
   const int in[] = {0, 1}, out[] = {2};
   PlanBuffer buffers[3];
